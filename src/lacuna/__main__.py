@@ -1,0 +1,5 @@
+"""``python -m lacuna`` is the ``lacuna`` command."""
+
+from lacuna.cli.main import main
+
+main()

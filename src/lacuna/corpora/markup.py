@@ -1,0 +1,239 @@
+r"""Translation memories and exchange files in XML, TMX and XLIFF, streamed unit by unit.
+
+Knows nothing of origins. Trusts no file: entities are not expanded, no DTD is loaded, nothing is fetched.
+Of inline markup the text remains: ``<hi>``, ``<g>``, ``<pc>`` and ``<mrk>`` give their content, while the elements that
+hold native codes (``<bpt>``, ``<ph>`` ...) are left out, for a code such as ``{\b`` is no part of the sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lxml import etree
+
+from lacuna.corpora.base import Unit, language_matches, normalize_language, open_bytes
+from lacuna.errors import CorpusError
+from lacuna.records import Languages
+
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_CODES = frozenset({"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec", "sm", "em", "cp"})
+# XLIFF's way of saying what PO calls fuzzy or untranslated.
+_UNFINISHED = re.compile(r"new|initial|needs-.*")
+
+
+def read_tmx(path: Path, languages: Languages | None) -> Iterator[Unit]:
+    """Yield the units that hold both languages, chosen by ``xml:lang`` (``de`` takes ``de-DE``).
+
+    Without ``languages`` the file may hold two only; the header's ``srclang``, else the first met, is the source.
+    """
+    chosen: tuple[str, str] | None = None
+    preferred = ""
+    seen: dict[str, None] = {}  # a set that keeps order
+    found = ordinal = 0
+    for _, element in _walk(path, "tmx", ends=("header", "tu")):
+        if _name(element) == "header":
+            preferred = element.get("srclang", "")
+            continue
+        ordinal += 1
+        segments = _segments(path, element)
+        seen.update(dict.fromkeys(segments))
+        if languages is None:
+            chosen = chosen or _only_two(list(seen), preferred)
+            sides = _pick_known(path, element, segments, chosen, seen)
+        else:
+            sides = (_find(segments, languages.source), _find(segments, languages.target))
+        source, target = (_text(path, side) if side is not None else "" for side in sides)
+        if source.strip() and target.strip():
+            found += 1
+            yield Unit(source, target, element.get("tuid") or str(ordinal))
+    if languages is not None and seen and not found:
+        raise CorpusError(
+            f"{path}: no unit holds both {languages.source} and {languages.target}; "
+            f"languages in the file: {', '.join(seen)}"
+        )
+
+
+def read_xliff(path: Path, languages: Languages | None) -> Iterator[Unit]:
+    """Yield the translated units of XLIFF 1.x and the translated segments of XLIFF 2.x."""
+    swap = False
+    files = ordinal = 0
+    prefix = ""
+    for event, element in _walk(path, "xliff", starts=("xliff", "file"), ends=("trans-unit", "unit")):
+        if event == "start":
+            if _names_languages(element):
+                swap = _is_reversed(path, element, languages)
+            if _name(element) == "file":
+                # Ids are unique within one <file> only, so from the second on they carry the file's name.
+                files += 1
+                name = element.get("original") or element.get("id") or str(files)
+                prefix = f"{name}/" if files > 1 else ""
+            continue
+        ordinal += 1
+        for part, segment in _segments_of(element):
+            source, target = (_child_text(path, segment, side) for side in ("source", "target"))
+            if source.strip() and target.strip() and not _unfinished(segment):
+                place = f"{prefix}{element.get('id') or ordinal}{part}"
+                yield Unit(target, source, place) if swap else Unit(source, target, place)
+
+
+def _walk(
+    path: Path, root: str, starts: Sequence[str] = (), ends: Sequence[str] = ()
+) -> Iterator[tuple[str, etree._Element]]:
+    """Yield elements as the parser meets them, freeing each ``ends`` element after use: memory stays flat."""
+    events = ("start", "end") if starts else ("end",)
+    with open_bytes(path) as file:
+        parser = etree.iterparse(
+            file,
+            events=events,
+            tag=[f"{{*}}{name}" for name in (*starts, *ends)],
+            resolve_entities=False,
+            load_dtd=False,
+            no_network=True,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        try:
+            for event, element in parser:
+                if (_name(element) in starts) == (event == "start"):
+                    yield event, element
+                if event == "end" and _name(element) in ends:
+                    _release(element)
+        except etree.XMLSyntaxError as error:
+            raise _malformed(path, root, error) from error
+        _check_root(path, root, parser)
+
+
+def _release(element: etree._Element) -> None:
+    element.clear()
+    parent = element.getparent()
+    while parent is not None and element.getprevious() is not None:
+        del parent[0]
+
+
+def _check_root(path: Path, root: str, parser: Any) -> None:  # noqa: ANN401 - the stubs lack iterparse.root
+    name = _name(parser.root)
+    if name != root:
+        raise CorpusError(f"{path}: not {root.upper()}, its root element is <{name}>; check the file's suffix")
+
+
+def _malformed(path: Path, root: str, error: etree.XMLSyntaxError) -> CorpusError:
+    line = error.lineno or 1
+    # lxml repeats the place at the end of the message.
+    reason = re.sub(r"(, line \d+, column \d+)?( \([^)]*, line \d+\))?$", "", str(error.msg or "no content"))
+    return CorpusError(f"{path}:{line}: malformed {root.upper()} ({reason}); export the file again, or mend that line")
+
+
+def _name(element: etree._Element) -> str:
+    return str(etree.QName(element).localname)
+
+
+def _text(path: Path, element: etree._Element) -> str:
+    parts = [element.text or ""]
+    for child in element:
+        if not isinstance(child.tag, str):
+            raise CorpusError(
+                f"{path}:{element.sourceline}: the text uses the entity {child.text}, and entities are not expanded, "
+                "for safety; write the characters themselves"
+            )
+        if _name(child) not in _CODES:
+            parts.append(_text(path, child))
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def _segments(path: Path, unit: etree._Element) -> dict[str, etree._Element]:
+    """Map each language of a TMX unit, normalized, to its segment; of two variants the first counts."""
+    segments: dict[str, etree._Element] = {}
+    for variant in unit.iterchildren("{*}tuv"):
+        # TMX before 1.4 wrote a plain lang attribute.
+        language = variant.get(_LANG) or variant.get("lang")
+        if not language:
+            raise CorpusError(
+                f"{path}:{variant.sourceline}: malformed TMX (a <tuv> without xml:lang); "
+                "name the language of each <tuv>"
+            )
+        segment = next(variant.iterchildren("{*}seg"), None)
+        if segment is not None:
+            segments.setdefault(normalize_language(language), segment)
+    return segments
+
+
+def _find(segments: dict[str, etree._Element], wanted: str) -> etree._Element | None:
+    exact = segments.get(normalize_language(wanted))
+    if exact is not None:
+        return exact
+    return next((segment for found, segment in segments.items() if language_matches(wanted, found)), None)
+
+
+def _only_two(seen: list[str], preferred: str) -> tuple[str, str] | None:
+    if len(seen) < 2:
+        return None
+    first, second = seen[:2]
+    is_second = bool(preferred) and not language_matches(preferred, first) and language_matches(preferred, second)
+    return (second, first) if is_second else (first, second)
+
+
+def _pick_known(
+    path: Path,
+    unit: etree._Element,
+    segments: dict[str, etree._Element],
+    chosen: tuple[str, str] | None,
+    seen: dict[str, None],
+) -> tuple[etree._Element | None, etree._Element | None]:
+    if len(seen) > 2:
+        raise CorpusError(
+            f"{path}:{unit.sourceline}: languages are missing; the file holds {', '.join(seen)}: "
+            "say which two, as in de-en"
+        )
+    return (segments.get(chosen[0]), segments.get(chosen[1])) if chosen else (None, None)
+
+
+def _names_languages(element: etree._Element) -> bool:
+    """Tell whether this element is the one that states the languages: <file> in XLIFF 1, <xliff> in XLIFF 2."""
+    if _name(element) == "file":
+        root = element.getroottree().getroot()
+        return root.get("srcLang") is None
+    return element.get("srcLang") is not None
+
+
+def _is_reversed(path: Path, element: etree._Element, languages: Languages | None) -> bool:
+    if languages is None:
+        return False
+    source = element.get("source-language") or element.get("srcLang")
+    target = element.get("target-language") or element.get("trgLang")
+    if source:
+        for left, right, swap in (
+            (languages.source, languages.target, False),
+            (languages.target, languages.source, True),
+        ):
+            if language_matches(left, source) and (not target or language_matches(right, target)):
+                return swap
+    raise CorpusError(
+        f"{path}:{element.sourceline}: the file is {source or '(not named)'}-{target or '(not named)'}, "
+        f"but the languages asked for are {languages}; ask for the file's own languages, in either direction"
+    )
+
+
+def _segments_of(unit: etree._Element) -> Iterator[tuple[str, etree._Element]]:
+    """Yield what holds <source> and <target>: the unit in XLIFF 1, each segment in XLIFF 2; with its part of the id."""
+    if _name(unit) == "trans-unit":
+        yield "", unit
+        return
+    segments = list(unit.iterchildren("{*}segment"))
+    for number, segment in enumerate(segments, start=1):
+        yield "" if len(segments) == 1 else f"/{segment.get('id') or number}", segment
+
+
+def _child_text(path: Path, parent: etree._Element, name: str) -> str:
+    child = next(parent.iterchildren(f"{{*}}{name}"), None)
+    return "" if child is None else _text(path, child)
+
+
+def _unfinished(segment: etree._Element) -> bool:
+    target = next(segment.iterchildren("{*}target"), None)
+    state = segment.get("state") or (target.get("state") if target is not None else None) or ""
+    return _UNFINISHED.fullmatch(state) is not None

@@ -1,0 +1,122 @@
+"""Reading a corpus: finds out which files are meant and which format they are in, then streams sentence pairs.
+
+Knows no format from the inside, changes no text and drops nothing: that is cleaning's work.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from lacuna.corpora.base import COMPRESSIONS, Unit, content_suffix
+from lacuna.corpora.catalogs import read_mo, read_po
+from lacuna.corpora.lines import read_jsonl, read_plain, read_tsv
+from lacuna.corpora.markup import read_tmx, read_xliff
+from lacuna.errors import CorpusError
+from lacuna.records import Languages, Origin, SentencePair
+
+READERS: dict[str, Callable[[Path, Languages | None], Iterator[Unit]]] = {
+    ".tsv": lambda path, _: read_tsv(path),
+    ".jsonl": lambda path, _: read_jsonl(path),
+    ".tmx": read_tmx,
+    ".po": read_po,
+    ".mo": read_mo,
+    ".xlf": read_xliff,
+    ".xliff": read_xliff,
+}
+BILINGUAL_SUFFIXES = tuple(READERS)
+
+_ALLOWED = f"{' '.join(BILINGUAL_SUFFIXES)} (each also {' '.join(COMPRESSIONS)})"
+
+
+def read_corpus(
+    source: str | Path,
+    target: str | Path | None = None,
+    *,
+    languages: Languages | None = None,
+    tag: str | None = None,
+) -> Iterator[SentencePair]:
+    """Stream the sentence pairs of a corpus.
+
+    A corpus is two plain files, line by line; or one bilingual file; or a prefix ``P`` for which ``P.de`` and ``P.en``
+    exist, with ``languages`` given. Names that cannot be right are refused at once, faults inside a file where they are
+    met. A corpus without a single pair is an error at the end of the stream.
+
+    :param source: The source side, the bilingual file, or the prefix.
+    :param target: The target side, where ``source`` is one of two plain files.
+    :param languages: The direction wanted. TMX needs it unless the file holds two languages only; in PO, MO and XLIFF
+        it turns a file of the opposite direction round, and a file of other languages is an error.
+    :param tag: A label for all pairs; a tag in the file itself goes before it.
+    :raises CorpusError: What the files hold is not parallel text as described.
+    """
+    named = os.fspath(source)
+    if target is not None:
+        pair = (_plain(Path(source)), _plain(Path(target)))
+        return _pairs(read_plain(*pair), named, tag)
+    path = Path(source)
+    reader = READERS.get(content_suffix(path))
+    if reader is not None:
+        return _pairs(reader(_existing(path), languages), named, tag)
+    left, right = _prefixed(path, languages)
+    return _pairs(read_plain(left, right), str(left), tag)
+
+
+def _pairs(units: Iterator[Unit], file: str, tag: str | None) -> Iterator[SentencePair]:
+    empty = True
+    for unit in units:
+        empty = False
+        yield SentencePair(unit.source, unit.target, Origin(file, unit.place, unit.tag or tag))
+    if empty:
+        raise CorpusError(f"{file}: empty corpus, no sentence pair in it; name a file with at least one translation")
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise CorpusError(f"{path}: no such file; check the name, or the folder you are in")
+    if path.is_dir():
+        raise CorpusError(f"{path}: is a folder; name a file in it")
+    return path
+
+
+def _plain(path: Path) -> Path:
+    if content_suffix(path) in READERS:
+        raise CorpusError(
+            f"{path}: a {content_suffix(path)} file holds both languages; name it alone, not as one of two"
+        )
+    return _existing(path)
+
+
+def _prefixed(prefix: Path, languages: Languages | None) -> tuple[Path, Path]:
+    """Find the two files of the Moses convention, or say why ``prefix`` is no corpus."""
+    siblings = _siblings(prefix)
+    if languages is not None:
+        left, right = _side(prefix, languages.source), _side(prefix, languages.target)
+        if left and right:
+            return left, right
+        if left or right:
+            missing = languages.target if left else languages.source
+            raise CorpusError(f"{prefix}: there is {left or right} but no {prefix}.{missing}; both sides are needed")
+    elif siblings and not prefix.is_file():
+        raise CorpusError(
+            f"{prefix}: languages are missing; for the files {', '.join(siblings)} say which two, as in de-en"
+        )
+    if prefix.is_file():
+        suffix = content_suffix(prefix) or "none"
+        raise CorpusError(f"{prefix}: unsupported suffix {suffix}; allowed: {_ALLOWED}, or two plain files")
+    _existing(prefix)
+    raise AssertionError("an existing path is a file or a folder")
+
+
+def _side(prefix: Path, language: str) -> Path | None:
+    for compression in ("", *COMPRESSIONS):
+        path = prefix.with_name(f"{prefix.name}.{language}{compression}")
+        if path.is_file():
+            return path
+    return None
+
+
+def _siblings(prefix: Path) -> list[str]:
+    if not prefix.parent.is_dir():
+        return []
+    return sorted(str(path) for path in prefix.parent.iterdir() if path.name.startswith(f"{prefix.name}."))

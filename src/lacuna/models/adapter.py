@@ -1,0 +1,262 @@
+"""A Hugging Face translation model as the rest of Lacuna sees it: text to tokens, tokens to keys, keys to logits.
+
+A key is the exact tensor that enters the output projection (Khandelwal et al., 2021, call it the representation of the
+translation context). Knows nothing of stores, neighbors or files; what differs between kinds of models is in families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from lacuna.errors import ModelError, SettingError
+from lacuna.models.directions import Direction
+from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
+from lacuna.models.fingerprint import fingerprint_of
+from lacuna.models.forced import ForcedDecoding, judge
+from lacuna.records import Languages
+
+# Where a model has no table of positions (T5), the length it was trained on.
+_LENGTH_WITHOUT_POSITIONS = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A loaded model for one translation direction; made by :func:`lacuna.models.loading.load_model`.
+
+    Probabilities come from the raw logits, with the model's own bias and nothing masked: ``banned_ids`` are left out
+    when generating, but keep their share of the probability, as in transformers.
+
+    :param name: As the user named it.
+    :param device: Where the weights are.
+    :param hf: The transformers model, in eval mode and frozen.
+    :param known_fingerprint: The fingerprint, where it was taken before the weights were made less precise.
+    """
+
+    name: str
+    device: torch.device
+    hf: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    family: Family
+    direction: Direction
+    banned_ids: tuple[int, ...]
+    known_fingerprint: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, languages={self.languages}, device={str(self.device)!r})"
+
+    @property
+    def languages(self) -> Languages | None:
+        """The direction; ``None`` where neither the model nor the user says."""
+        return self.direction.languages
+
+    @property
+    def dimension(self) -> int:
+        """Width of a key."""
+        return self.projection.weight.shape[1]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Rows of the output projection; a few may stand for no token."""
+        return self.projection.weight.shape[0]
+
+    @property
+    def eos_id(self) -> int:
+        """The token that ends a sentence."""
+        return _only(self.hf.config.eos_token_id, "eos_token_id")
+
+    @property
+    def pad_id(self) -> int:
+        """The token that fills up a batch."""
+        return _only(self.hf.config.pad_token_id, "pad_token_id")
+
+    @property
+    def start_ids(self) -> tuple[int, ...]:
+        """The forced start of every translation: a start token, then a language tag where the family has one."""
+        return self.direction.start_ids
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens a source, or a translation with its start, may have."""
+        return int(getattr(self.hf.config, "max_position_embeddings", None) or _LENGTH_WITHOUT_POSITIONS)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of weights, deciding settings and vocabulary; the same on every device and in every precision."""
+        return self.known_fingerprint or fingerprint_of(self.hf, self.tokenizer)
+
+    @cached_property
+    def projection(self) -> Projection:
+        """The output projection."""
+        return self.family.projection(self.hf)
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """The decoder up to the output projection."""
+        return self.family.decoder(self.hf)
+
+    @cached_property
+    def _encode_target_texts(self) -> TargetEncoder:
+        return self.family.target_encoder(self.tokenizer)
+
+    @cached_property
+    def _silent_ids(self) -> frozenset[int]:
+        return frozenset({*self.tokenizer.all_special_ids, *self.start_ids, self.eos_id, self.pad_id})
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Turn source sentences into tokens, with the tags and end tokens the encoder expects."""
+        _check_texts(texts)
+        if not texts:
+            return []
+        prefixed = [self.direction.source_prefix + text for text in texts]
+        return [list(ids) for ids in self.tokenizer(prefixed, verbose=False)["input_ids"]]
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Turn translations into subwords and the end token, without start tokens or tags."""
+        _check_texts(texts)
+        return [[*ids, self.eos_id] for ids in self._encode_target_texts(texts)] if texts else []
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Turn tokens of a translation into text; special tokens are left out."""
+        kept = [number for number in map(int, ids) if number not in self._silent_ids]
+        # Marian would otherwise join target subwords with the sentencepiece model of the source.
+        own = {"use_source_tokenizer": False} if hasattr(self.tokenizer, "spm_target") else {}
+        text = self.tokenizer.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False, **own)
+        return str(text).strip()
+
+    def token_text(self, token: int) -> str:
+        """Give a token as the tokenizer spells it, with its own mark of word boundaries."""
+        if not 0 <= token < self.vocabulary_size:
+            raise ModelError(f"{self.name} has tokens 0 to {self.vocabulary_size - 1}, not {token}")
+        text = self.tokenizer.convert_ids_to_tokens(int(token))
+        return f"<{token}>" if text is None else str(text)
+
+    def project(self, keys: torch.Tensor) -> torch.Tensor:
+        """Apply the output projection to keys ``(rows, dimension)``, giving float32 logits ``(rows, vocabulary)``."""
+        head = self.projection
+        scaled = keys.to(head.weight.device, head.weight.dtype) * head.scale
+        logits = F.linear(scaled, head.weight)
+        return (logits if head.bias is None else logits + head.bias).float()
+
+    @torch.inference_mode()
+    def encode(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run the encoder: its output ``(batch, length, width)`` and the mask of real tokens ``(batch, length)``."""
+        for number, source in enumerate(sources):
+            self._check_length(len(source), f"source {number}", at_least=1)
+        ids, mask = self._padded(sources)
+        return self.hf.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state, mask
+
+    @torch.inference_mode()
+    def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedDecoding:
+        """Read given translations through the model in one pass, each position seeing the true tokens before it.
+
+        :param sources: From :meth:`encode_sources`.
+        :param targets: From :meth:`encode_targets`; the same number.
+        """
+        if len(sources) != len(targets):
+            raise ModelError(f"force_decode: {len(sources)} sources but {len(targets)} targets; give one for each")
+        lengths = tuple(len(target) for target in targets)
+        for number, length in enumerate(lengths):
+            self._check_length(length + len(self.start_ids) - 1, f"target {number}", at_least=0)
+        gold = torch.tensor([token for target in targets for token in target], dtype=torch.long, device=self.device)
+        if gold.numel() == 0:
+            return ForcedDecoding(torch.empty(0, self.dimension), gold.cpu(), torch.empty(0), torch.empty(0), lengths)
+        if not 0 <= int(gold.min()) <= int(gold.max()) < self.vocabulary_size:
+            raise ModelError(f"force_decode: {self.name} has tokens 0 to {self.vocabulary_size - 1} only")
+        keys = self._keys(sources, targets)
+        predictions, log_p_gold, entropy = judge(keys, gold, self.project, self.vocabulary_size)
+        return ForcedDecoding(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
+
+    def _keys(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor:
+        encoded, mask = self.encode(sources)
+        # Filled up on the right, under a causal mask: no real position ever sees what fills up.
+        inputs, _ = self._padded([[*self.start_ids, *target[:-1]] for target in targets])
+        states = self.decoder(
+            input_ids=inputs, encoder_hidden_states=encoded, encoder_attention_mask=mask, use_cache=False
+        ).last_hidden_state
+        first = len(self.start_ids) - 1
+        return torch.cat([row[first : first + len(target)] for row, target in zip(states, targets, strict=True)])
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int = 5,
+        length_penalty: float = 1.0,
+        max_new_tokens: int = 200,
+        batch_size: int = 16,
+    ) -> list[str]:
+        """Translate with transformers' own beam search, none of whose settings come from the model's files.
+
+        :param beam: Hypotheses kept; 1 is greedy search.
+        :param length_penalty: The score of a hypothesis is its log-probability over its length to this power.
+        :param max_new_tokens: Where a translation is cut off, or ``max_length`` if that is less.
+        :param batch_size: Sentences at once, taken in order of length.
+        """
+        if min(beam, max_new_tokens, batch_size) < 1:
+            got = f"beam {beam}, max_new_tokens {max_new_tokens}, batch_size {batch_size}"
+            raise SettingError(f"generate: got {got}; each must be 1 or more")
+        sources = self.encode_sources(texts)
+        for number, source in enumerate(sources):
+            self._check_length(len(source), f"source {number}", at_least=1)
+        order = sorted((n for n, text in enumerate(texts) if text.strip()), key=lambda n: len(sources[n]))
+        settings = self._generation(beam, length_penalty, min(max_new_tokens, self.max_length - len(self.start_ids)))
+        translations = [""] * len(texts)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            outputs = self._generate_batch([sources[n] for n in chosen], settings)
+            for number, output in zip(chosen, outputs, strict=True):
+                translations[number] = self.decode(output)
+        return translations
+
+    def _generate_batch(self, sources: Sequence[Sequence[int]], settings: GenerationConfig) -> list[list[int]]:
+        ids, mask = self._padded(sources)
+        # Start tokens go in as a prefix rather than as "forced" tokens, so that they count in no length.
+        prefix = torch.tensor([self.start_ids] * len(sources), device=self.device)
+        outputs = self.hf.generate(  # type: ignore[operator]
+            input_ids=ids, attention_mask=mask, decoder_input_ids=prefix, generation_config=settings
+        )
+        return [row[len(self.start_ids) :] for row in outputs.tolist()]
+
+    def _generation(self, beam: int, length_penalty: float, max_new_tokens: int) -> GenerationConfig:
+        search = {"length_penalty": length_penalty, "early_stopping": False} if beam > 1 else {}
+        return GenerationConfig(  # type: ignore[no-untyped-call]
+            num_beams=beam,
+            do_sample=False,
+            max_new_tokens=max_new_tokens,
+            decoder_start_token_id=self.start_ids[0],
+            eos_token_id=self.eos_id,
+            pad_token_id=self.pad_id,
+            suppress_tokens=list(self.banned_ids),
+            **search,
+        )
+
+    def _padded(self, sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Fill up on the right, whatever side the tokenizer would: tokens and the mask of real ones."""
+        longest = max(map(len, sequences))
+        ids = [[*sequence, *[self.pad_id] * (longest - len(sequence))] for sequence in sequences]
+        mask = [[1] * len(sequence) + [0] * (longest - len(sequence)) for sequence in sequences]
+        return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
+
+    def _check_length(self, length: int, what: str, *, at_least: int) -> None:
+        if not at_least <= length <= self.max_length:
+            raise ModelError(
+                f"{what} has {length} tokens; allowed are {at_least} to {self.max_length}: leave it out or split it"
+            )
+
+
+def _only(token: int | list[int] | None, what: str) -> int:
+    if token is None:
+        raise ModelError(f"config.json has no {what}; add it, as the model was trained with")
+    return int(token[0] if isinstance(token, list) else token)
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise ModelError("got one text where a list of texts is needed; write [text]")

@@ -1,0 +1,200 @@
+"""What is peculiar to each kind of Hugging Face translation model, in one table.
+
+The kinds differ in five ways only: which decoder output enters the output projection, the projection itself, the
+tokens a translation starts with, how a direction is told to the tokenizer, and how target text becomes tokens.
+Knows nothing of files, devices or batches.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from transformers import (
+    BartConfig,
+    FSMTConfig,
+    M2M100Config,
+    MarianConfig,
+    MBartConfig,
+    MT5Config,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    T5Config,
+)
+
+from lacuna.errors import ModelError
+from lacuna.models.directions import (
+    Asked,
+    Direction,
+    direct_bart,
+    direct_fsmt,
+    direct_m2m100,
+    direct_marian,
+    direct_mbart,
+    direct_t5,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The output projection: ``logits = scale * keys @ weight.T + bias``."""
+
+    weight: torch.Tensor  # (vocabulary, dimension)
+    bias: torch.Tensor | None = None  # (vocabulary,)
+    scale: float = 1.0
+
+
+class Decoder(Protocol):
+    """A decoder that ends just before the output projection: its ``last_hidden_state`` holds the keys."""
+
+    def __call__(
+        self,
+        *,
+        input_ids: torch.Tensor,
+        encoder_hidden_states: torch.Tensor,
+        encoder_attention_mask: torch.Tensor,
+        past_key_values: object = None,
+        use_cache: bool = False,
+    ) -> Any:  # noqa: ANN401 - a transformers output object
+        """Run over target prefixes."""
+
+
+TargetEncoder = Callable[[Sequence[str]], list[list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How to use one kind of model.
+
+    :param examples: Names a user may know it by, for the error that lists what is supported.
+    :param decoder: Finds the decoder that ends before the projection.
+    :param projection: Finds the output projection.
+    :param direct: Tells model and tokenizer the direction; raises where languages are needed and missing, or wrong.
+    :param target_encoder: Makes the function from target texts to subwords, without any special token.
+    """
+
+    examples: str
+    decoder: Callable[[PreTrainedModel], Decoder]
+    projection: Callable[[PreTrainedModel], Projection]
+    direct: Callable[[PreTrainedModel, PreTrainedTokenizerBase, Asked, str], Direction]
+    target_encoder: Callable[[PreTrainedTokenizerBase], TargetEncoder]
+
+
+# --- decoders ------------------------------------------------------------------------------------------------------
+
+
+def _inner_decoder(hf: PreTrainedModel) -> Decoder:
+    decoder: Decoder = hf.get_decoder()  # type: ignore[no-untyped-call]
+    return decoder
+
+
+def _fsmt_decoder(hf: PreTrainedModel) -> Decoder:
+    """FSMT projects inside its decoder, so make a twin that shares every layer and projects nothing."""
+    twin = copy.copy(hf.model.decoder)
+    twin._modules = {**twin._modules, "output_projection": torch.nn.Identity()}
+
+    def decode(
+        *,
+        input_ids: torch.Tensor,
+        encoder_hidden_states: torch.Tensor,
+        encoder_attention_mask: torch.Tensor,
+        past_key_values: object = None,
+        use_cache: bool = False,
+    ) -> object:
+        length = input_ids.shape[1]
+        # FSMT's own model leaves the causal mask out whenever use_cache is on, its default: the decoder then sees
+        # the future. With a cache there is one new token at a time and nothing to hide.
+        causal = encoder_hidden_states.new_full((length, length), float("-inf")).triu(1)
+        return twin(
+            input_ids,
+            encoder_hidden_states,
+            encoder_attention_mask,
+            decoder_padding_mask=None,
+            decoder_causal_mask=None if past_key_values is not None else causal,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+        )
+
+    return decode
+
+
+# --- projections ---------------------------------------------------------------------------------------------------
+
+
+def _head(hf: PreTrainedModel) -> Projection:
+    bias = getattr(hf, "final_logits_bias", None)
+    return Projection(hf.lm_head.weight, None if bias is None else bias[0])
+
+
+def _fsmt_projection(hf: PreTrainedModel) -> Projection:
+    # Not get_output_embeddings(): for FSMT that is the decoder's input embedding, tied or not.
+    return Projection(hf.model.decoder.output_projection.weight)
+
+
+def _t5_projection(hf: PreTrainedModel) -> Projection:
+    """T5 scales the key where embeddings were trained tied (the original checkpoints; not 1.1, not mT5)."""
+    scaled = getattr(hf.config, "scale_decoder_outputs", False)
+    return Projection(hf.lm_head.weight, scale=hf.config.d_model**-0.5 if scaled else 1.0)
+
+
+# --- target text ---------------------------------------------------------------------------------------------------
+
+
+def _shared_tokenizer(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
+    # Unigram tokenizers (T5, mBART) have "</s>" and "<pad>" among their subwords, and find them in a user's text too.
+    controls, unknown = (tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer.unk_token_id
+
+    def encode(texts: Sequence[str]) -> list[list[int]]:
+        sentences = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        return [[unknown if token in controls else token for token in sentence] for sentence in sentences]
+
+    return encode
+
+
+def _marian_targets(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
+    # The tokenizer's own target mode is a switch on the object, which two threads would turn under each other.
+    vocabulary = tokenizer.target_encoder if tokenizer.separate_vocabs else tokenizer.encoder
+    unknown = vocabulary[tokenizer.unk_token]
+
+    def encode(texts: Sequence[str]) -> list[list[int]]:
+        pieces = (tokenizer.spm_target.encode(text, out_type=str) for text in texts)
+        return [[vocabulary.get(piece, unknown) for piece in sentence] for sentence in pieces]
+
+    return encode
+
+
+def _fsmt_targets(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
+    """Tokenize as the target language: the tokenizer's own call uses source rules and the source vocabulary."""
+    vocabulary = {piece: number for number, piece in tokenizer.decoder.items()}
+    unknown = vocabulary[tokenizer.unk_token]
+
+    def encode_one(text: str) -> list[int]:
+        text = tokenizer.moses_pipeline(text.lower() if tokenizer.do_lower_case else text, tokenizer.tgt_lang)
+        words = tokenizer.moses_tokenize(text, tokenizer.tgt_lang)
+        return [vocabulary.get(piece, unknown) for word in words if word for piece in tokenizer.bpe(word).split(" ")]
+
+    return lambda texts: [encode_one(text) for text in texts]
+
+
+FAMILIES: dict[type[PreTrainedConfig], Family] = {
+    MarianConfig: Family("Marian (OPUS-MT)", _inner_decoder, _head, direct_marian, _marian_targets),
+    FSMTConfig: Family("FSMT (facebook/wmt19)", _fsmt_decoder, _fsmt_projection, direct_fsmt, _fsmt_targets),
+    M2M100Config: Family("M2M100 and NLLB", _inner_decoder, _head, direct_m2m100, _shared_tokenizer),
+    MBartConfig: Family("mBART and mBART-50", _inner_decoder, _head, direct_mbart, _shared_tokenizer),
+    BartConfig: Family("BART", _inner_decoder, _head, direct_bart, _shared_tokenizer),
+    T5Config: Family("T5", _inner_decoder, _t5_projection, direct_t5, _shared_tokenizer),
+    MT5Config: Family("mT5", _inner_decoder, _t5_projection, direct_t5, _shared_tokenizer),
+}
+
+
+def family_of(config: PreTrainedConfig, name: str) -> Family:
+    """Find the family by the exact config class: a subclass may compute something else."""
+    family = FAMILIES.get(type(config))
+    if family is None:
+        supported = ", ".join(each.examples for each in FAMILIES.values())
+        raise ModelError(f"{name} is a {config.model_type} model, which cannot be used; supported are {supported}")
+    return family

@@ -1,0 +1,222 @@
+"""Loading a Hugging Face translation model from a folder or the hub.
+
+Every way this can go wrong ends in one :class:`~lacuna.errors.ModelError` of one line. No code from a model's folder is
+ever run: only configs, safetensors, and torch weights read with ``weights_only``. Knows nothing of the bundled model
+but where it would be.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+from transformers.utils.hub import cached_file
+
+from lacuna.errors import ModelError, SettingError
+from lacuna.models.adapter import Model
+from lacuna.models.families import FAMILIES, family_of
+from lacuna.models.fingerprint import fingerprint_of
+from lacuna.records import Languages
+
+BUNDLED = Path(__file__).parents[1] / "bundled" / "de-en"
+PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def load_model(
+    name_or_path: str | Path | None = None,
+    *,
+    device: str = "auto",
+    languages: Languages | None = None,
+    precision: str = "float32",
+) -> Model:
+    """Load a translation model, ready to use and frozen.
+
+    :param name_or_path: A folder, or a name on the Hugging Face hub; ``None`` for the bundled German-English model.
+    :param device: ``auto`` (a CUDA GPU if there is one, otherwise the CPU), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+    :param languages: The direction; needed by multilingual models, checked against what others say of themselves.
+    :param precision: ``float32``, or on a GPU also ``float16`` and ``bfloat16``; keys are float32 in any case.
+    """
+    name, place = _resolve(name_or_path)
+    where = _device(device)
+    dtype = _precision(precision, where)
+    with _quiet():
+        config = _load_config(name, place)
+        family = family_of(config, name)
+        tokenizer = _load_tokenizer(name, place)
+        hf = _load_weights(name, place, config)
+        direction = family.direct(hf, tokenizer, languages, name)
+    banned = _banned(hf)
+    # The folder's habits of generating (FSMT's length penalty of 1.1, say) must not leak into ours.
+    hf.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+    # Taken at full precision, so that a store built in float16 on a GPU fits the same model on a CPU.
+    known = None if dtype is torch.float32 else fingerprint_of(hf, tokenizer)
+    hf.train(False).requires_grad_(False).to(device=where, dtype=dtype)
+    model = Model(name, where, hf, tokenizer, family, direction, banned, known)
+    _check_vocabulary(model)
+    return model
+
+
+def _resolve(name_or_path: str | Path | None) -> tuple[str, str]:
+    """Give the name for messages and the place transformers shall read."""
+    if name_or_path is None:
+        if not BUNDLED.is_dir():
+            raise ModelError("no model is bundled with this installation; give a folder or a hub name")
+        return BUNDLED.name, str(BUNDLED)
+    name = str(name_or_path)
+    folder = Path(name_or_path).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ModelError(f"{name} is no model folder: it has no config.json; give the folder a model was saved to")
+        return name, str(folder)
+    # What is not one or two plain words was meant as a path, and asking the hub for it would only blur the message.
+    if isinstance(name_or_path, Path) or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+        found = "is a file" if folder.exists() else "does not exist"
+        raise ModelError(f"model folder {name} {found}; give the folder a model was saved to, or a hub name")
+    return name, name
+
+
+def _device(asked: str) -> torch.device:
+    available = ["cpu"]
+    if torch.cuda.is_available():
+        available.insert(0, "cuda")
+    if torch.backends.mps.is_available():
+        available.append("mps")
+    if asked == "auto":
+        return torch.device(available[0])
+    try:
+        device = torch.device(asked)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in available or (device.index or 0) >= _count(device):
+        raise ModelError(f"device {asked!r} is not here; available: auto, {', '.join(available)}")
+    return device
+
+
+def _count(device: torch.device) -> int:
+    return torch.cuda.device_count() if device.type == "cuda" else 1
+
+
+def _precision(asked: str, device: torch.device) -> torch.dtype:
+    if asked not in PRECISIONS:
+        raise SettingError(f"precision: got {asked!r}; allowed are {', '.join(PRECISIONS)}")
+    if device.type == "cpu" and asked != "float32":
+        raise SettingError(f"precision: {asked} is for GPUs; on the CPU it is slower and less exact, use float32")
+    return PRECISIONS[asked]
+
+
+def _load_config(name: str, place: str) -> PreTrainedConfig:
+    try:
+        config: PreTrainedConfig = AutoConfig.from_pretrained(place, trust_remote_code=False)
+    except OSError as error:
+        if name != place or Path(place).is_dir():
+            raise ModelError(f"{name}: config.json cannot be read ({_first_line(error)})") from error
+        raise ModelError(
+            f"model {name!r}: no such folder, and the Hugging Face hub does not give it ({_first_line(error)}); "
+            "check the name and the network, or give a folder"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        supported = ", ".join(family.examples for family in FAMILIES.values())
+        raise ModelError(
+            f"{name}: config.json cannot be used ({_first_line(error)}); supported are {supported}"
+        ) from error
+    return config
+
+
+def _load_tokenizer(name: str, place: str) -> PreTrainedTokenizerBase:
+    wayout = "save the tokenizer into the same folder as the model"
+    try:
+        # Text is text: a "</s>" or "<pad>" in a user's sentence must not end or blank it.
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            place, trust_remote_code=False, split_special_tokens=True
+        )
+    except Exception as error:  # tokenizers fail with whatever their file readers raise, down to bare Exception
+        raise ModelError(f"{name}: its tokenizer cannot be loaded ({_first_line(error)}); {wayout}") from error
+    # Without files, some tokenizer classes come up with a vocabulary of special tokens only, and no complaint.
+    files = {*type(tokenizer).vocab_files_names.values(), "tokenizer.json"}
+    if not any(_has_file(place, file) for file in sorted(files)):
+        raise ModelError(f"{name} has no tokenizer: none of {', '.join(sorted(files))} is there; {wayout}")
+    return tokenizer
+
+
+def _has_file(place: str, file: str) -> bool:
+    found = cached_file(
+        place, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
+    )
+    return found is not None
+
+
+def _load_weights(name: str, place: str, config: PreTrainedConfig) -> PreTrainedModel:
+    try:
+        hf, info = AutoModelForSeq2SeqLM.from_pretrained(
+            place, config=config, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
+        )
+    except (OSError, RuntimeError, ValueError, KeyError, EOFError, SafetensorError, pickle.UnpicklingError) as error:
+        raise ModelError(
+            f"{name}: its weights cannot be loaded ({_first_line(error)}); copy or download the model again"
+        ) from error
+    # Sinusoids are computed anew. Anything else that is missing would be random numbers, and no one would know.
+    sinusoids = {f"{path}.weight" for path, module in hf.named_modules() if "Sinusoidal" in type(module).__name__}
+    missing = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])} - sinusoids)
+    if missing:
+        listed = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        raise ModelError(f"{name}: weights missing or of another shape: {listed}; copy or download the model again")
+    model: PreTrainedModel = hf
+    return model
+
+
+def _banned(hf: PreTrainedModel) -> tuple[int, ...]:
+    """Tokens that are never generated: the filler, and single ones the model's own settings rule out."""
+    words = getattr(hf.generation_config, "bad_words_ids", None) or []
+    return tuple(sorted({hf.config.pad_token_id, *(word[0] for word in words if len(word) == 1)}))
+
+
+def _check_vocabulary(model: Model) -> None:
+    """Refuse a tokenizer with more tokens than the model has rows: it belongs to another model."""
+    rows = len(model.hf.get_input_embeddings().weight)  # type: ignore[arg-type]
+    largest = max(model.tokenizer.get_vocab().values(), default=-1)
+    if largest >= rows or max(model.start_ids) >= model.vocabulary_size:
+        raise ModelError(
+            f"{model.name}: the tokenizer has token {largest} but the model only {rows}; they do not match"
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' notices and progress bars off stderr while loading, then put everything back."""
+    loggers = [logging.getLogger(name) for name in ("transformers", "huggingface_hub")]
+    levels = [logger.level for logger in loggers]
+    bar = transformers_logging.is_progress_bar_enabled()
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if bar:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

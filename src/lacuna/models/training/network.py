@@ -1,0 +1,116 @@
+"""The network that is trained: Hugging Face's Marian, so that any ``transformers`` user can load the result.
+
+Knows how to make it, run it on a batch, and group its weights for the optimizer; not what the text says.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from torch.optim import AdamW
+from transformers import MarianConfig, MarianMTModel
+
+from lacuna.errors import TrainingError
+from lacuna.models.training.data import Batch
+from lacuna.models.training.loss import smoothed_cross_entropy, summed_negative_log_likelihood
+from lacuna.models.training.settings import Shape, TrainSettings
+from lacuna.models.training.state import put_weights, trained_weights
+from lacuna.models.training.vocabulary import Pieces
+
+
+def make_network(shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, dropout: float) -> MarianMTModel:
+    """Return a network with fresh random weights, drawn from torch's generator."""
+    config = MarianConfig(
+        vocab_size=vocabulary_size,
+        decoder_vocab_size=vocabulary_size,
+        d_model=shape.dimension,
+        encoder_layers=shape.encoder_layers,
+        decoder_layers=shape.decoder_layers,
+        encoder_ffn_dim=shape.feed_forward,
+        decoder_ffn_dim=shape.feed_forward,
+        encoder_attention_heads=shape.heads,
+        decoder_attention_heads=shape.heads,
+        max_position_embeddings=shape.max_positions,
+        activation_function="relu",
+        dropout=dropout,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        scale_embedding=True,
+        share_encoder_decoder_embeddings=True,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=end_id,
+        forced_eos_token_id=None,
+        pad_token_id=pad_id,
+        decoder_start_token_id=pad_id,
+    )
+    network = MarianMTModel(config)
+    network.config._attn_implementation = "sdpa"
+    # What plain `generate` does for a user who says nothing; without a length it would stop at 20 tokens.
+    network.generation_config.max_length = shape.max_positions
+    network.generation_config.num_beams = 5
+    return network
+
+
+def run_decoder(network: MarianMTModel, batch: Batch) -> torch.Tensor:
+    """Return the states that enter the output projection, real target positions only: (tokens, dimension)."""
+    states = network.model(
+        input_ids=batch.source,
+        attention_mask=batch.source_mask,
+        decoder_input_ids=batch.target_input,
+        use_cache=False,
+    ).last_hidden_state
+    real: torch.Tensor = states.flatten(0, 1).index_select(0, batch.target_places)
+    return real
+
+
+def batch_loss(network: MarianMTModel, batch: Batch, smoothing: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (loss to minimize, negative log-likelihood), means over the batch's real target tokens."""
+    return smoothed_cross_entropy(run_decoder(network, batch), network.lm_head.weight, batch.target, smoothing)
+
+
+@torch.no_grad()
+def batch_negative_log_likelihood(network: MarianMTModel, batch: Batch) -> float:
+    """Return the plain loss of a batch, summed over its tokens."""
+    return summed_negative_log_likelihood(run_decoder(network, batch), network.lm_head.weight, batch.target)
+
+
+def make_optimizer(network: MarianMTModel, settings: TrainSettings) -> AdamW:
+    """Return Adam with the decay on matrices only: biases and norms have no scale to lose."""
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
+    ]
+    return AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.98), eps=1e-8, fused=True)
+
+
+def load_network(folder: Path) -> MarianMTModel:
+    """Return the network of a Marian folder, ready to train; positions are a formula and stay as they are."""
+    network = MarianMTModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+    for name, weight in network.named_parameters():
+        weight.requires_grad = "embed_positions" not in name
+    return network
+
+
+@torch.no_grad()
+def transplant_weights(folder: Path, network: MarianMTModel, pieces: Pieces) -> int:
+    """Copy the weights of another Marian folder of the same shape; return how many pieces kept their embedding.
+
+    Pieces that the other vocabulary lacks keep their random start.
+    """
+    try:
+        other = load_network(folder)
+        ids: dict[str, int] = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"{folder}: cannot start from it ({error}); name a Marian model folder") from error
+    shared = [(own, ids[piece]) for piece, own in pieces.ids.items() if piece in ids]
+    theirs, mine = trained_weights(other), trained_weights(network)
+    embedding = next(name for name in mine if name.endswith("shared.weight"))
+    rows = mine[embedding].clone()
+    own_rows, other_rows = map(torch.tensor, zip(*shared, strict=True))
+    rows[own_rows] = theirs[embedding][other_rows]
+    put_weights(network, theirs | {embedding: rows})
+    return len(shared)

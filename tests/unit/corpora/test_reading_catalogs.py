@@ -1,0 +1,158 @@
+"""PO and MO: which messages count, which side is which, what their place is called."""
+
+import gzip
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from translate.misc.multistring import multistring
+from translate.storage import mo
+
+from lacuna.corpora import read_corpus
+from lacuna.errors import CorpusError
+from lacuna.records import Languages, SentencePair
+
+HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: de\\n"\n\n'
+PO = (
+    HEADER
+    + r"""
+#, fuzzy
+msgid "Print"
+msgstr "Drucker"
+
+#: main.c:3
+msgctxt "menu"
+msgid "Open\n"
+"now"
+msgstr "Jetzt\n"
+"öffnen"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] "%d Datei"
+msgstr[1] "%d Dateien"
+
+msgid "untranslated"
+msgstr ""
+
+#~ msgid "old"
+#~ msgstr "alt"
+#"""
+)
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def texts(pairs: Iterable[SentencePair]) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in pairs]
+
+
+GOLDEN = [("Open\nnow", "Jetzt\nöffnen"), ("%d file", "%d Datei"), ("%d files", "%d Dateien")]
+
+
+def test_po_yields_only_finished_messages(tmp_path: Path) -> None:
+    pairs = list(read_corpus(write(tmp_path / "a.po", PO)))
+    assert texts(pairs) == GOLDEN
+    assert [pair.origin.place for pair in pairs] == [r"menu|Open\nnow", "%d file[0]", "%d file[1]"]
+
+
+def test_msgid_is_english(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", PO)
+    assert texts(read_corpus(path, languages=Languages("en", "de"))) == GOLDEN
+    assert texts(read_corpus(path, languages=Languages("de", "en"))) == [(right, left) for left, right in GOLDEN]
+
+
+def test_msgid_is_what_the_header_says(tmp_path: Path) -> None:
+    header = HEADER.replace("Language: de", 'X-Source-Language: de\\n"\n"Language: fr')
+    path = write(tmp_path / "a.po", header + 'msgid "Haus"\nmsgstr "maison"\n')
+    assert texts(read_corpus(path, languages=Languages("fr", "de"))) == [("maison", "Haus")]
+    assert texts(read_corpus(path, languages=Languages("de", "fr"))) == [("Haus", "maison")]
+
+
+def test_other_languages_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", PO)
+    with pytest.raises(CorpusError, match=r"msgid is en and msgstr is de, but the languages asked for are fr-en"):
+        list(read_corpus(path, languages=Languages("fr", "en")))
+    with pytest.raises(CorpusError, match=r"asked for are de-fr"):
+        list(read_corpus(path, languages=Languages("de", "fr")))
+
+
+def test_a_language_in_words_is_not_compared(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", HEADER.replace("Language: de", "Language: German") + 'msgid "a"\nmsgstr "b"\n')
+    assert texts(read_corpus(path, languages=Languages("de", "en"))) == [("b", "a")]
+
+
+def test_regional_catalogs_match(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", HEADER.replace("Language: de", "Language: pt_BR") + 'msgid "a"\nmsgstr "b"\n')
+    assert texts(read_corpus(path, languages=Languages("pt_BR", "en"))) == [("b", "a")]
+
+
+def test_one_plural_form_serves_both(tmp_path: Path) -> None:
+    header = HEADER.replace("Language: de", "Language: zh_CN")
+    path = write(tmp_path / "a.po", header + 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d 个文件"\n')
+    assert texts(read_corpus(path)) == [("%d file", "%d 个文件"), ("%d files", "%d 个文件")]
+
+
+def test_three_plural_forms_give_first_and_last(tmp_path: Path) -> None:
+    header = HEADER.replace("Language: de", "Language: pl")
+    forms = 'msgstr[0] "plik"\nmsgstr[1] "pliki"\nmsgstr[2] "plików"\n'
+    path = write(tmp_path / "a.po", header + 'msgid "file"\nmsgid_plural "files"\n' + forms)
+    pairs = list(read_corpus(path))
+    assert texts(pairs) == [("file", "plik"), ("files", "plików")]
+    assert [pair.origin.place for pair in pairs] == ["file[0]", "file[2]"]
+
+
+def test_the_charset_of_the_header_is_used(tmp_path: Path) -> None:
+    text = HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "open"\nmsgstr "öffnen"\n'
+    assert texts(read_corpus(write(tmp_path / "a.po", text, "latin-1"))) == [("open", "öffnen")]
+
+
+def test_windows_line_ends_and_compression(tmp_path: Path) -> None:
+    path = tmp_path / "a.po.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + PO.replace("\n", "\r\n").encode()))
+    assert texts(read_corpus(path)) == GOLDEN
+
+
+def compiled(messages: list[tuple[str | None, str, str]]) -> bytes:
+    store = mo.mofile()
+    for context, source, target in messages:
+        unit = mo.mounit(source)
+        unit.target = target
+        if context:
+            unit.setcontext(context)
+        store.addunit(unit)
+    content = io.BytesIO()
+    store.serialize(content)
+    return content.getvalue()
+
+
+@pytest.fixture
+def catalog() -> bytes:
+    return compiled(
+        [
+            (None, "", "Content-Type: text/plain; charset=UTF-8\nLanguage: de\n"),
+            ("menu", "Open", "Öffnen"),
+            (None, multistring(["%d file", "%d files"]), multistring(["%d Datei", "%d Dateien"])),
+        ]
+    )
+
+
+def test_mo(tmp_path: Path, catalog: bytes) -> None:
+    (tmp_path / "a.mo").write_bytes(catalog)
+    pairs = list(read_corpus(tmp_path / "a.mo", languages=Languages("de", "en")))
+    assert sorted((pair.source, pair.target, pair.origin.place) for pair in pairs) == [
+        ("%d Datei", "%d file", "%d file[0]"),
+        ("%d Dateien", "%d files", "%d file[1]"),
+        ("Öffnen", "Open", "menu|Open"),
+    ]
+
+
+def test_a_cut_off_mo_is_refused_wherever_it_is_cut(tmp_path: Path, catalog: bytes) -> None:
+    for length in range(len(catalog) - 1):  # the very last byte only closes the last string
+        (tmp_path / "a.mo").write_bytes(catalog[:length])
+        with pytest.raises(CorpusError, match="malformed MO"):
+            list(read_corpus(tmp_path / "a.mo"))
