@@ -31,7 +31,7 @@ _HOMES = {
     "write_tsv": "lacuna.corpora",
 }
 
-__all__ = [  # noqa: RUF022 - the order of the table above
+__all__ = [
     "Cleaning",
     "Languages",
     "Model",

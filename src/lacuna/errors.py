@@ -29,6 +29,14 @@ class TrainingError(LacunaError):
     """Training that cannot start, or cannot go on from what is on disk."""
 
 
+class StoreError(LacunaError):
+    """A store that cannot be built, opened or trusted, or that belongs to another model."""
+
+
+class IndexingError(LacunaError):
+    """An index that cannot be built, opened or searched."""
+
+
 class MissingExtra(LacunaError, ImportError):  # noqa: N818 - named for what the user must install
     """An optional dependency that is not installed."""
 

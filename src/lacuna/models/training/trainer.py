@@ -238,7 +238,7 @@ def _finish(
     """Save in half precision; config.json comes last, because its presence means the model is finished."""
     staging = into / "training" / "model"
     network.train(False)
-    network.to(dtype=torch.float16).save_pretrained(staging)
+    network.half().save_pretrained(staging)  # type: ignore[no-untyped-call]
     for name in ("model.safetensors", "generation_config.json", "config.json"):
         (staging / name).replace(into / name)
     staging.rmdir()
