@@ -37,6 +37,10 @@ class IndexingError(LacunaError):
     """An index that cannot be built, opened or searched."""
 
 
+class EvaluationError(LacunaError, ValueError):
+    """Translations that cannot be compared with their references."""
+
+
 class MissingExtra(LacunaError, ImportError):  # noqa: N818 - named for what the user must install
     """An optional dependency that is not installed."""
 

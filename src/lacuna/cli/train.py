@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # glibc gives large blocks back to the system at once and faults them in again at the next step; training makes
 # and frees the same large tensors all the time. These must be set before the process starts.
-_MALLOC = {
+MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "67108864",
@@ -104,8 +104,8 @@ def _reader(paths: list[str], languages: Languages) -> Callable[[], Iterator[Sen
 
 def _restart_with_malloc_settings() -> None:
     """Start this very command again with the allocator set up, unless it is or the system has no glibc."""
-    if sys.platform != "linux" or any(name in os.environ for name in _MALLOC):
+    if sys.platform != "linux" or any(name in os.environ for name in MALLOC):
         return
     os.execve(  # noqa: S606 - our own command, no shell
-        sys.executable, [sys.executable, "-m", "lacuna", *sys.argv[1:]], os.environ | _MALLOC
+        sys.executable, [sys.executable, "-m", "lacuna", *sys.argv[1:]], os.environ | MALLOC
     )

@@ -84,8 +84,9 @@ def train_model(
         vocabularies have keep their embeddings.
     """
     folder = into / "training"
-    _open_run(folder, into, corpora, _plan(corpora, languages, settings, go_on, start_from))
-    pieces = _vocabulary(corpora, languages, settings, into, progress)
+    plan = _plan(corpora, languages, settings, go_on, start_from)
+    _check_folder(folder, into, plan)
+    pieces = _prepare(corpora, languages, settings, into, plan, progress)
     tokens, sizes, too_long = _encode_all(corpora, pieces, settings, folder, progress)
     weights = [corpus.weight for corpus in corpora]
     if dev is None:
@@ -129,9 +130,9 @@ def _plan(
     return json.loads(json.dumps(content))
 
 
-def _open_run(folder: Path, into: Path, corpora: Sequence[WeightedCorpus], plan: dict[str, Any]) -> None:
+def _check_folder(folder: Path, into: Path, plan: dict[str, Any]) -> None:
     """Refuse what would lose work: another run's folder, a finished model, settings that changed midway."""
-    if not corpora:
+    if not plan["corpora"]:
         raise TrainingError("no corpus to train on; name at least one")
     plan_file, go_on, finished = folder / "plan.json", plan["go_on"], (into / "config.json").exists()
     if plan_file.exists():
@@ -148,18 +149,26 @@ def _open_run(folder: Path, into: Path, corpora: Sequence[WeightedCorpus], plan:
         raise TrainingError(f"{into}: there is no finished model to continue; leave --continue out to start one")
     elif not go_on and into.exists() and any(into.iterdir()):
         raise TrainingError(f"{into}: is not empty and not a training run; name a new folder")
-    write_json(plan_file, plan)
 
 
-def _vocabulary(
-    corpora: Sequence[WeightedCorpus], languages: Languages, settings: TrainSettings, into: Path, progress: Progress
+def _prepare(
+    corpora: Sequence[WeightedCorpus],
+    languages: Languages,
+    settings: TrainSettings,
+    into: Path,
+    plan: dict[str, Any],
+    progress: Progress,
 ) -> Pieces:
-    if not all((into / name).exists() for name in FILES):
-        progress.start("vocabulary")
-        everything = chain.from_iterable(corpus.read() for corpus in corpora)
-        sentences = sample_sentences(everything, _VOCABULARY_SENTENCES, settings.seed)
+    """Read everything once before anything is written, so that a corpus with a fault leaves no trace."""
+    fresh = not all((into / name).exists() for name in FILES)
+    progress.start("vocabulary" if fresh else "checking the corpora")
+    everything = chain.from_iterable(corpus.read() for corpus in corpora)
+    begun = any((into / "training").glob("tokens-*/done.json"))
+    sentences = [] if begun else sample_sentences(everything, _VOCABULARY_SENTENCES, settings.seed)
+    write_json(into / "training" / "plan.json", plan)
+    if fresh:
         train_vocabulary(sentences, settings.shape.vocabulary, languages, into)
-        progress.finish()
+    progress.finish()
     return Pieces(into)
 
 

@@ -1,0 +1,86 @@
+"""Bad input at the command line: one line with the way out, exit code 2, and nothing changed on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lacuna.cli.main import main
+from made_up import make_pairs, write_pairs
+
+Prepare = Callable[[Path], list[str]]
+
+
+def train(*corpora: object, budget: tuple[str, ...] = ("--steps", "1"), languages: str = "de-en") -> list[str]:
+    return ["train", *map(str, corpora), "--languages", languages, "--into", "made/new", *budget]
+
+
+def made(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def differing_counts(folder: Path) -> list[str]:
+    made(folder, "c.de", b"eins\nzwei\n")
+    made(folder, "c.en", b"one\n")
+    return train(folder / "c")
+
+
+def unknown_setting(folder: Path) -> list[str]:
+    return [
+        *train(write_pairs(folder / "c.tsv", make_pairs(9))),
+        "--settings",
+        str(made(folder, "s.json", b'{"step": 1}')),
+    ]
+
+
+def foreign_folder(folder: Path) -> list[str]:
+    made(folder, "precious.txt", b"mine")
+    return ["fetch", "it", "--languages", "de-en", "--into", str(folder)]
+
+
+CASES: dict[str, tuple[Prepare, str]] = {
+    "missing corpus": (lambda f: train(f / "none.tsv"), "none.tsv"),
+    "suffix nobody reads": (lambda f: train(made(f, "c.docx", b"x")), ".tsv"),
+    "differing line counts": (differing_counts, "2"),
+    "broken encoding": (lambda f: train(made(f, "c.tsv", b"gut\tgood\nsch\xf6n\tnice\n")), "c.tsv:2"),
+    "wrong columns": (lambda f: train(made(f, "c.tsv", b"gut\tgood\nnur eins\n")), "c.tsv:2"),
+    "malformed TMX": (lambda f: train(made(f, "c.tmx", b"<tmx><body><tu></body></tmx>")), "c.tmx"),
+    "malformed JSONL": (lambda f: train(made(f, "c.jsonl", b'{"source": "a"\n')), "c.jsonl:1"),
+    "empty corpus": (lambda f: train(made(f, "c.tsv", b"")), "c.tsv"),
+    "weight that is no number": (lambda f: train(str(f / "c.tsv") + "@often"), "@2"),
+    "no budget": (lambda f: train(f / "c.tsv", budget=()), "exactly one"),
+    "two budgets": (lambda f: train(f / "c.tsv", budget=("--steps", "1", "--hours", "1")), "exactly one"),
+    "malformed languages": (lambda f: train(f / "c.tsv", languages="german"), "de-en"),
+    "threads of nothing": (lambda f: [*train(f / "c.tsv"), "--threads", "0"], "1 or more"),
+    "unknown setting": (unknown_setting, "did you mean steps"),
+    "nothing to continue": (lambda f: [*train(write_pairs(f / "c.tsv", make_pairs(9))), "--continue"], "no finished"),
+    "unknown domain": (lambda f: ["fetch", "itt", "--languages", "de-en", "--into", str(f / "new")], "it"),
+    "domain without the language": (lambda f: ["fetch", "it", "--languages", "xx-en", "--into", str(f / "new")], "xx"),
+    "folder with other files": (foreign_folder, "precious.txt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_line_and_exit_code_2(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prepare, says = CASES[name]
+    arguments = prepare(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")  # `train` would start itself again
+    monkeypatch.setattr("sys.argv", ["lacuna", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output = capfd.readouterr()
+    complaint = [line for line in output.err.splitlines() if line.startswith("lacuna: ")]
+    assert ended.value.code == 2
+    assert output.out == ""
+    assert len(complaint) == 1
+    assert says in complaint[0]
+    assert "Traceback" not in output.err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
