@@ -50,3 +50,56 @@ class Languages:
         if not (dash and source and target) or "-" in target or source == target:
             raise SettingError(f"languages: got {text!r}; write two different codes with a dash, as in de-en or zh-en")
         return cls(source, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """An entry of a memory that voted for a token.
+
+    :param memory: The name of the memory.
+    :param entry: The row of the store.
+    :param sentence: The sentence pair it comes from.
+    :param position: The place of the token in that pair's target.
+    :param token: The token it votes for.
+    :param distance: Squared L2 between the query and its key.
+    :param weight: Its share of p_kNN; the weights of a step sum to 1.
+    :param known: Whether the model alone would have been right there.
+    """
+
+    memory: str
+    entry: int
+    sentence: int
+    position: int
+    token: str
+    distance: float
+    weight: float
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Why one token was chosen: ``p = knn_weight * p_knn + (1 - knn_weight) * p_model``."""
+
+    token: str
+    p: float
+    p_model: float
+    p_knn: float
+    knn_weight: float
+    model_token: str
+    neighbors: tuple[Neighbor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A translated sentence.
+
+    :param score: The log-probability of the translation over its length to the power of the length penalty.
+    :param tokens: How many tokens were written, the end token included.
+    :param steps: The evidence of every token, where it was asked for.
+    """
+
+    source: str
+    text: str
+    score: float
+    tokens: int
+    steps: tuple[Step, ...] = ()

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from lacuna.cli import fetch, train
+from lacuna.cli import demo, evaluate, fetch, index, store, train, translate
 from lacuna.errors import LacunaError
 from lacuna.version import __version__
 
@@ -24,6 +24,14 @@ app = typer.Typer(
 )
 app.command("fetch")(fetch.fetch)
 app.command("train")(train.train)
+app.command("build")(store.build)
+app.command("index")(index.index)
+app.command("inspect")(store.inspect)
+app.command("verify")(store.verify)
+app.command("tune")(translate.tune)
+app.command("translate")(translate.translate)
+app.command("evaluate")(evaluate.evaluate)
+app.command("demo")(demo.demo)
 
 
 def _print_version(wanted: bool) -> None:

@@ -60,12 +60,12 @@ class BarProgress:
             self._bar.stop()
             self._bar = None
         seconds = time.monotonic() - self._started
-        self._console.print(f"{self._what}: done in {seconds:,.1f} s {note}".rstrip(), highlight=False)
+        self._console.print(f"{self._what}: done in {seconds:,.1f} s {note}".rstrip(), highlight=False, soft_wrap=True)
 
     def _say(self, text: str) -> None:
         self._spoken = time.monotonic()
         share = f" {self._done:,.0f}" + (f" of {self._total:,.0f}" if self._total else "")
-        self._console.print(f"{self._what}:{share} {self._unit} {text}".rstrip(), highlight=False)
+        self._console.print(f"{self._what}:{share} {self._unit} {text}".rstrip(), highlight=False, soft_wrap=True)
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 - JSON is any

@@ -1,0 +1,29 @@
+"""Options that several verbs share, each written once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lacuna.errors import SettingError
+
+ModelName = Annotated[str | None, typer.Option("--model", help="Model folder or hub name; the bundled one without it.")]
+MemoryPaths = Annotated[list[str] | None, typer.Option("--memory", help="Store folder; may be given several times.")]
+LanguagesOption = Annotated[str | None, typer.Option("--languages", help="Direction, as in de-en.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads; default: all cores.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+def use_threads(threads: int | None) -> None:
+    """Set the number of CPU threads of torch and faiss, if one was given."""
+    if threads is None:
+        return
+    if threads < 1:
+        raise SettingError(f"--threads: got {threads}; allowed is 1 or more")
+    import faiss
+    import torch
+
+    torch.set_num_threads(threads)
+    faiss.omp_set_num_threads(threads)

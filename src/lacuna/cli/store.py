@@ -1,0 +1,131 @@
+"""``lacuna build``, ``inspect``, ``verify``: making a store, and looking at it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.corpora import CleaningReport, clean, read_corpus
+from lacuna.datastore import BuildSettings, StoreReport, build_store, inspect_store, verify_store
+from lacuna.errors import LacunaWarning, SettingError, StoreError
+from lacuna.records import Languages, SentencePair
+
+if TYPE_CHECKING:
+    from lacuna.models import Model
+
+_DEFAULTS = BuildSettings()
+
+
+def build(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
+    into: Annotated[Path, typer.Option(help="Folder of the store.")],
+    model: Annotated[str | None, typer.Option(help="Folder or hub name; default: the bundled model.")] = None,
+    languages: Annotated[str | None, typer.Option(help="Direction, as in de-en, where needed.")] = None,
+    batch_tokens: Annotated[int, typer.Option(help="Tokens through the model at once.")] = _DEFAULTS.batch_tokens,
+    shard_rows: Annotated[int, typer.Option(help="Most entries in one file of keys.")] = _DEFAULTS.shard_rows,
+    cleaning: Annotated[bool, typer.Option("--clean/--no-clean", help="Drop pairs of no use and duplicates.")] = True,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Read a corpus through a model and store one entry for every target token.
+
+    Killed at any moment, the same command goes on where it was, and the store ends up the same.
+
+    Example: `lacuna build it/train.tsv --model model --into it/store`
+    """
+    direction = None if languages is None else Languages.parse(languages)
+    pairs = _cleaned(corpus, direction) if cleaning else lambda _: read_corpus(corpus, languages=direction)
+    report = CleaningReport()
+    # Read once beforehand: a fault in the last line should show now, not after hours, and the time left can be told.
+    total = sum(1 for _ in pairs(report))
+    loaded = _load(model, device, direction, threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LacunaWarning)  # what was left out is in the report
+        settings = {"batch_tokens": batch_tokens, "shard_rows": shard_rows}
+        build_store(loaded, pairs(CleaningReport()), into, **settings, total=total, progress=BarProgress())
+    _print_store(inspect_store(into), json, report if cleaning else None)
+
+
+def inspect(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Say what is in a store: how many entries, how many of them the model knows, which index, which margins.
+
+    Example: `lacuna inspect it/store`
+    """
+    _print_store(inspect_store(store), json)
+
+
+def verify(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Check every byte of a store against its hash, and every column against what it must be.
+
+    Exit code 2 if anything is wrong; each problem is named with its file.
+
+    Example: `lacuna verify it/store`
+    """
+    report = verify_store(store, BarProgress())
+    if json:
+        print_json(report.as_json())
+    else:
+        for problem in report.problems:
+            typer.echo(problem)
+    if not report.sound:
+        raise StoreError(f"{store}: {len(report.problems)} problems; copy the store again, or build it again")
+    if not json:
+        typer.echo(f"{store}: sound; {report.entries:,} entries, {report.files:,} files, {report.bytes / 1e6:,.1f} MB")
+
+
+def _cleaned(corpus: str, languages: Languages | None) -> Callable[[CleaningReport], Iterator[SentencePair]]:
+    return lambda report: clean(read_corpus(corpus, languages=languages), report=report)
+
+
+def _load(name: str | None, device: str, languages: Languages | None, threads: int | None) -> Model:
+    """Load the model; torch and transformers are slow to import, so not before they are needed."""
+    import torch
+
+    from lacuna.models import load_model
+
+    if threads is not None and threads < 1:
+        raise SettingError(f"--threads: got {threads}; allowed is 1 or more")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return load_model(name, device=device, languages=languages)
+
+
+def _print_store(report: StoreReport, json: bool, cleaning: CleaningReport | None = None) -> None:
+    content = report.as_json()
+    if cleaning is not None:
+        content["cleaning"] = {"kept": cleaning.kept, "dropped": dict(cleaning.dropped)}
+    if json:
+        return print_json(content)
+    manifest = report.manifest
+    rows = [
+        ("entries", f"{manifest.entries:,}"),
+        ("of these known", f"{report.known:,} ({report.known_ratio:.1%})"),
+        ("sentences", f"{manifest.sentences:,}"),
+        ("left out, too long", f"{manifest.skipped:,}"),
+        ("dimension", manifest.dimension),
+        ("megabytes", f"{report.bytes / 1e6:,.1f} in {len(manifest.shards):,} shards"),
+        ("model", f"{manifest.model.name} {manifest.model.languages or ''} {manifest.model.fingerprint[:12]}"),
+        ("made from", "a corpus" if manifest.parent is None else f"another store, by {manifest.parent.made_by}"),
+        ("index", "none" if report.index is None else _index_text(report.index)),
+        *([("cleaning", cleaning.summary())] if cleaning else []),
+    ]
+    print_table(str(report.path), ["", ""], [(name, str(value)) for name, value in rows])
+    if report.margin_histogram:
+        bins = [(f">= {least}", count) for least, count in report.margin_histogram.items()]
+        print_table("Knowledge margins", ["margin", "entries"], bins)
+
+
+def _index_text(index: dict[str, object]) -> str:
+    return f"{index['kind']}" + ("" if index["current"] else " (of another state of the store: make it again)")

@@ -1,0 +1,53 @@
+"""What every combiner is: neighbors in, the probability mass of each neighbor out; and how that mass is mixed in.
+
+The mass of a neighbor is its share of the *final* distribution, so the masses of a query sum to its
+``knn_weight``, and ``p(v) = (1 - knn_weight) * p_model(v) + sum of the masses of neighbors with value v``.
+Knows nothing of stores, of search, or of text.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+
+class Combiner(Protocol):
+    """Turns distances and values of k neighbors into masses."""
+
+    @property
+    def k(self) -> int:
+        """Return how many neighbors it wants."""
+
+    def mass(self, distances: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Return the mass of each neighbor: (queries, k).
+
+        :param distances: Squared L2, ascending; infinite where there are fewer than k neighbors: (queries, k).
+        :param values: The neighbors' tokens; -1 where there is none: (queries, k).
+        """
+
+
+def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return, for each neighbor, the summed mass of all neighbors with its value: (queries, k)."""
+    same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
+    return (same * mass[:, None, :]).sum(-1)
+
+
+def mix_into(log_probs: torch.Tensor, mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Mix the neighbors' masses into the model's log-probabilities, in place; touch only the retrieved tokens.
+
+    A mass of zero leaves every bit as it was.
+
+    :param log_probs: Of the model: (queries, vocabulary).
+    """
+    if not mass.shape[1]:
+        return log_probs
+    # Rounding may push the sum a hair above 1, and log1p of that is not a number.
+    log_probs += torch.log1p(-mass.sum(1, keepdim=True).clamp(max=1.0))
+    present = values >= 0
+    places = torch.where(
+        present, values, values[:, :1].clamp(min=0)
+    )  # an absent neighbor rewrites the first one's place
+    total = token_mass(torch.where(present, mass, 0.0), places)
+    mixed = torch.logaddexp(log_probs.gather(1, places), total.log())
+    return log_probs.scatter_(1, places, mixed)  # equal places get equal numbers, so their order does not matter

@@ -1,0 +1,73 @@
+"""Choosing vanilla's settings on a dev set, from retrievals that were made once.
+
+For every dev token it is enough to know the model's probability of the gold token, the distances of the nearest
+neighbors, and which of them say the gold token; any (k, temperature, knn_weight) is then a few array operations.
+Knows nothing of models or stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.combiners.vanilla import Vanilla
+
+KS = (1, 2, 4, 8, 16, 32)
+TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+WEIGHTS = tuple(round(0.05 * step, 2) for step in range(20))
+
+
+@dataclass(frozen=True, slots=True)
+class DevRetrievals:
+    """What tuning needs of every dev token.
+
+    :param log_p_gold: The model's log-probability of the gold token: (tokens,).
+    :param distances: Squared, ascending, infinite where there is no neighbor: (tokens, k).
+    :param says_gold: Whether the neighbor's value is the gold token: (tokens, k).
+    """
+
+    log_p_gold: NDArray[np.float32]
+    distances: NDArray[np.float32]
+    says_gold: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One setting and the dev perplexity it gives."""
+
+    combiner: Vanilla
+    perplexity: float
+
+
+def tune_vanilla(
+    dev: DevRetrievals,
+    ks: Sequence[int] = KS,
+    temperatures: Sequence[float] = TEMPERATURES,
+    weights: Sequence[float] = WEIGHTS,
+) -> list[Trial]:
+    """Return a trial for every setting, best first; equal ones in the order of the grid."""
+    p_model = np.exp(dev.log_p_gold.astype(np.float64))
+    trials: list[Trial] = []
+    for k, temperature in product((k for k in ks if k <= max(1, dev.distances.shape[1])), temperatures):
+        p_memory, has_any = memory_probability(dev, k, temperature)
+        for weight in weights:
+            share = weight * has_any
+            p_gold = (1 - share) * p_model + share * p_memory
+            loss = -np.log(np.maximum(p_gold, 1e-300)).mean()
+            trials.append(Trial(Vanilla(k, weight, temperature), float(np.exp(min(loss, 500.0)))))
+    return sorted(trials, key=lambda trial: trial.perplexity)
+
+
+def memory_probability(dev: DevRetrievals, k: int, temperature: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return p_kNN of the gold tokens, and which tokens have any neighbor at all."""
+    distances = dev.distances[:, :k].astype(np.float64)
+    nearest = distances.min(axis=1, initial=np.inf)
+    has_any = np.isfinite(nearest)
+    scores = np.exp(-(distances - np.where(has_any, nearest, 0.0)[:, None]) / temperature)
+    total = scores.sum(axis=1)
+    said = (scores * dev.says_gold[:, :k]).sum(axis=1)
+    return np.divide(said, total, out=np.zeros_like(said), where=total > 0), has_any

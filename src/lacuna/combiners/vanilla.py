@@ -1,0 +1,37 @@
+"""Vanilla kNN-MT (Khandelwal et al., 2021): a softmax over negative distances, and one fixed weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from lacuna.errors import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class Vanilla:
+    """``p_kNN(v)`` is proportional to the sum of ``exp(-distance / temperature)`` over neighbors with value v.
+
+    :param k: Neighbors per query.
+    :param knn_weight: The share of the memory in the final distribution (the paper's lambda).
+    :param temperature: Divides squared distances; larger is flatter.
+    """
+
+    k: int = 8
+    knn_weight: float = 0.5
+    temperature: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise SettingError(f"k: got {self.k}; allowed is 1 or more")
+        if not 0 <= self.knn_weight <= 1:
+            raise SettingError(f"knn_weight: got {self.knn_weight}; allowed is 0 (model only) to 1 (memory only)")
+        if not self.temperature > 0:
+            raise SettingError(f"temperature: got {self.temperature}; allowed is more than 0")
+
+    def mass(self, distances: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Return ``knn_weight * softmax(-distances / temperature)``; a query without neighbors gets no mass."""
+        scores = torch.where(values >= 0, -distances / self.temperature, -torch.inf)
+        weights = torch.softmax(scores, dim=1)
+        return self.knn_weight * torch.nan_to_num(weights, nan=0.0)

@@ -1,0 +1,121 @@
+"""Translating text with a model, with or without memories, and saying why each token was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import torch
+
+from lacuna.combiners import Combiner, Vanilla
+from lacuna.decoding import BeamSettings, Hypothesis, decode_all, plan_batches
+from lacuna.models import Model
+from lacuna.models.stepping import ModelScorer
+from lacuna.progress import SILENT, Progress
+from lacuna.records import Neighbor, Step, Translation
+from lacuna.translator.memories import Found, Memory, find_neighbors
+from lacuna.translator.scoring import KnnScorer
+
+
+class Translator:
+    """A model, any number of memories, and the combiner that weighs what they say.
+
+    :param memories: Searched together; without any, this is the plain model.
+    :param combiner: How neighbors become probability.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        memories: Sequence[Memory] = (),
+        combiner: Combiner | None = None,
+        beam: BeamSettings | None = None,
+    ) -> None:
+        for memory in memories:
+            memory.store.check_model(model.fingerprint)
+        self.model, self.memories, self.combiner = model, tuple(memories), combiner or Vanilla()
+        self.beam = beam or BeamSettings()
+
+    def translate(
+        self, texts: Sequence[str], *, evidence: bool = False, batch_size: int = 32, progress: Progress = SILENT
+    ) -> list[Translation]:
+        """Translate sentences, in order; a blank one stays blank.
+
+        :param evidence: Also say, for every token, what model and memories thought of it.
+        """
+        written = [number for number, text in enumerate(texts) if text.strip()]
+        sources = self.model.encode_sources([texts[number] for number in written])
+        plain = ModelScorer(self.model)
+        scorer = KnnScorer(plain, self.memories, self.combiner) if self.memories else plain
+        found = decode_all(scorer, sources, self.beam, batch_size=batch_size, progress=progress)
+        best = [hypotheses[0] for hypotheses in found]
+        steps = self._evidence(sources, best, batch_size) if evidence else [()] * len(best)
+        results = [Translation(text, "", 0.0, 0) for text in texts]
+        for number, hypothesis, why in zip(written, best, steps, strict=True):
+            text = self.model.decode(hypothesis.tokens)
+            results[number] = Translation(texts[number], text, hypothesis.score, len(hypothesis.tokens), why)
+        return results
+
+    def explain(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Step, ...]]:
+        """Say why each token of given translations would be chosen, or not."""
+        tokens = [tuple(ids) for ids in self.model.encode_targets(targets)]
+        hypotheses = [Hypothesis(ids, 0.0, (), ()) for ids in tokens]
+        return self._evidence(self.model.encode_sources(sources), hypotheses, 32)
+
+    def _evidence(
+        self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis], batch_size: int
+    ) -> list[tuple[Step, ...]]:
+        """Read the finished translations through the model once more: one pass instead of books kept per beam."""
+        results: list[tuple[Step, ...]] = [()] * len(sources)
+        for batch in plan_batches([len(source) for source in sources], batch_size=batch_size):
+            targets = [hypotheses[number].tokens for number in batch]
+            forced = self.model.force_decode([sources[number] for number in batch], targets)
+            gold = torch.tensor([token for target in targets for token in target])
+            steps = self._steps(forced.keys, gold, forced.log_p_gold.exp().double(), forced.predictions)
+            starts = [0, *accumulate(map(len, targets))]
+            for place, number in enumerate(batch):
+                results[number] = tuple(steps[starts[place] : starts[place + 1]])
+        return results
+
+    def _steps(
+        self, keys: torch.Tensor, gold: torch.Tensor, p_model: torch.Tensor, predictions: torch.Tensor
+    ) -> list[Step]:
+        if not self.memories:
+            weights, p_knn = torch.zeros(len(gold)), torch.zeros(len(gold))
+            neighbors: list[tuple[Neighbor, ...]] = [()] * len(gold)
+        else:
+            found = find_neighbors(self.memories, keys, self.combiner.k)
+            mass = self.combiner.mass(found.distances, found.values).double()
+            weights = mass.sum(1)
+            share = mass / weights.clamp(min=1e-30)[:, None]
+            p_knn = (share * (found.values == gold[:, None])).sum(1)
+            neighbors = self._neighbors(found, share)
+        p = weights * p_knn + (1 - weights) * p_model
+        name = self.model.token_text
+        columns = (gold, p, p_model, p_knn, weights, predictions)
+        return [
+            Step(name(token), final, model, memory, weight, name(said), near)
+            for (token, final, model, memory, weight, said), near in zip(
+                zip(*(column.tolist() for column in columns), strict=True), neighbors, strict=True
+            )
+        ]
+
+    def _neighbors(self, found: Found, share: torch.Tensor) -> list[tuple[Neighbor, ...]]:
+        rows: list[list[Neighbor]] = [[] for _ in share]
+        for row, column in np.argwhere(found.entries >= 0):
+            memory, entry = self.memories[found.memories[row, column]], int(found.entries[row, column])
+            store = memory.store
+            rows[row].append(
+                Neighbor(
+                    memory=memory.name,
+                    entry=entry,
+                    sentence=int(store.sentence[entry]),
+                    position=int(store.position[entry]),
+                    token=self.model.token_text(int(store.values[entry])),
+                    distance=float(found.distances[row, column]),
+                    weight=float(share[row, column]),
+                    known=bool(store.known[entry]),
+                )
+            )
+        return [tuple(row) for row in rows]

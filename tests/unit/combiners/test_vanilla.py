@@ -1,0 +1,106 @@
+"""Vanilla kNN-MT: golden values, laws, and the sparse mixing against a dense, naive computation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from lacuna.combiners import Vanilla, mix_into, token_mass
+from lacuna.combiners.tuning import DevRetrievals, tune_vanilla
+from lacuna.errors import SettingError
+
+VOCABULARY = 9
+
+
+@st.composite
+def neighborhoods(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    rows, k = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    distances = np.sort(draw(npst.arrays(np.float64, (rows, k), elements=st.floats(0, 300))), axis=1)
+    values = draw(npst.arrays(np.int64, (rows, k), elements=st.integers(0, VOCABULARY - 1)))
+    for row in range(rows):
+        missing = draw(st.integers(0, k))
+        distances[row, k - missing :], values[row, k - missing :] = np.inf, -1
+    logits = draw(npst.arrays(np.float64, (rows, VOCABULARY), elements=st.floats(-8, 8)))
+    return torch.from_numpy(distances), torch.from_numpy(values), torch.from_numpy(logits).log_softmax(-1)
+
+
+def dense_mix(log_probs: torch.Tensor, mass: torch.Tensor, values: torch.Tensor) -> np.ndarray:
+    result = np.zeros(log_probs.shape)
+    for row in range(len(log_probs)):
+        result[row] = (1 - float(mass[row].sum())) * log_probs[row].exp().numpy()
+        for share, value in zip(mass[row].tolist(), values[row].tolist(), strict=True):
+            if value >= 0:
+                result[row, value] += share
+    return result
+
+
+def test_golden_value_of_the_reference() -> None:
+    distances, values = torch.tensor([[0.0, 10.0, 20.0]]), torch.tensor([[5, 7, 5]])
+    mass = Vanilla(k=3, knn_weight=1.0, temperature=10.0).mass(distances, values)
+    total = token_mass(mass, values)
+    assert total[0].tolist() == pytest.approx([0.7553, 0.2447, 0.7553], abs=5e-5)
+
+
+@given(neighborhoods(), st.floats(0, 1), st.floats(0.5, 200))
+def test_mixing_equals_the_dense_computation_and_sums_to_one(
+    case: tuple[torch.Tensor, torch.Tensor, torch.Tensor], weight: float, temperature: float
+) -> None:
+    distances, values, log_probs = case
+    mass = Vanilla(distances.shape[1], weight, temperature).mass(distances, values)
+    expected = dense_mix(log_probs, mass, values)
+    mixed = mix_into(log_probs.clone(), mass, values).exp().numpy()
+    np.testing.assert_allclose(mixed, expected, atol=1e-12)
+    np.testing.assert_allclose(mixed.sum(1), 1.0, atol=1e-9)
+
+
+@given(neighborhoods())
+def test_weight_zero_leaves_every_bit(case: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
+    distances, values, log_probs = case
+    mass = Vanilla(distances.shape[1], 0.0, 10.0).mass(distances, values)
+    assert torch.equal(mix_into(log_probs.clone(), mass, values), log_probs)
+
+
+@given(neighborhoods())
+def test_query_without_neighbors_keeps_the_model(case: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
+    distances, values, log_probs = case
+    nobody, far = torch.full_like(values, -1), torch.full_like(distances, torch.inf)
+    mass = Vanilla(distances.shape[1], 0.7, 10.0).mass(far, nobody)
+    assert torch.equal(mix_into(log_probs.clone(), mass, nobody), log_probs)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"k": 0}, "k: got 0"), ({"knn_weight": 1.2}, "knn_weight: got 1.2"), ({"temperature": 0}, "temperature: got 0")],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, float], says: str) -> None:
+    with pytest.raises(SettingError, match=says):
+        Vanilla(**settings)  # type: ignore[arg-type]
+
+
+def test_tuning_equals_mixing_every_token_by_the_combiner() -> None:
+    rng = np.random.default_rng(4)
+    tokens, k = 30, 4
+    distances = np.sort(rng.uniform(0, 40, (tokens, k)), axis=1).astype(np.float32)
+    values, gold = rng.integers(0, VOCABULARY, (tokens, k)), rng.integers(0, VOCABULARY, tokens)
+    log_probs = torch.from_numpy(rng.normal(size=(tokens, VOCABULARY))).log_softmax(-1)
+    chosen = log_probs.numpy()[np.arange(tokens), gold].astype(np.float32)
+    trials = tune_vanilla(
+        DevRetrievals(chosen, distances, values == gold[:, None]), ks=(2, 4), temperatures=(5.0, 20.0)
+    )
+    assert [trial.perplexity for trial in trials] == sorted(trial.perplexity for trial in trials)
+    for trial in trials[::7]:
+        near, said = torch.from_numpy(distances[:, : trial.combiner.k]), torch.from_numpy(values[:, : trial.combiner.k])
+        mixed = mix_into(log_probs.clone(), trial.combiner.mass(near, said).double(), said)
+        loss = -mixed.numpy()[np.arange(tokens), gold].mean()
+        assert trial.perplexity == pytest.approx(math.exp(loss), rel=1e-5)
+
+
+def test_useless_memory_is_given_no_weight() -> None:
+    dev = DevRetrievals(np.full(20, -0.1, np.float32), np.ones((20, 8), np.float32), np.zeros((20, 8), np.bool_))
+    assert tune_vanilla(dev)[0].combiner.knn_weight == 0.0

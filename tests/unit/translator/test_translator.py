@@ -1,0 +1,149 @@
+"""The translator over tiny models: its laws, and its arithmetic against naive computations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lacuna.combiners import Vanilla
+from lacuna.datastore import build_store
+from lacuna.decoding import BeamSettings
+from lacuna.errors import SettingError, StoreError
+from lacuna.index import build_index
+from lacuna.models.adapter import Model
+from lacuna.models.stepping import ModelScorer
+from lacuna.records import Origin, SentencePair
+from lacuna.translator import Memory, Translator, collect_retrievals, open_memory
+from lacuna.translator.memories import find_neighbors
+from lacuna.translator.scoring import KnnScorer
+from unit.models.tiny_models import SOURCES, TARGETS, Zoo
+
+KINDS = ["marian", "t5", "nllb"]
+PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
+SHORT = BeamSettings(beam=3, max_new_tokens=12)
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    torch.set_num_threads(1)
+    return Zoo(tmp_path_factory.mktemp("zoo"))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def model(request: pytest.FixtureRequest, zoo: Zoo) -> Model:
+    return zoo.model(request.param)
+
+
+def remember(model: Model, pairs: list[SentencePair], into: Path) -> Memory:
+    build_index(build_store(model, pairs, into))
+    return open_memory(into)
+
+
+@pytest.fixture
+def memory(model: Model, tmp_path: Path) -> Memory:
+    return remember(model, PAIRS, tmp_path / "all")
+
+
+def test_weight_zero_is_the_plain_model(model: Model, memory: Memory) -> None:
+    plain = Translator(model, beam=SHORT).translate(SOURCES)
+    with_memory = Translator(model, [memory], Vanilla(k=4, knn_weight=0.0), SHORT).translate(SOURCES)
+    assert with_memory == plain
+
+
+def test_memory_alone_says_what_it_remembers(model: Model, memory: Memory) -> None:
+    by_heart = Translator(model, [memory], Vanilla(k=1, knn_weight=1.0), BeamSettings(beam=1))
+    assert [result.text for result in by_heart.translate(SOURCES)] == TARGETS
+
+
+def test_batch_equals_single(model: Model, memory: Memory) -> None:
+    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.6), SHORT)
+    together = translator.translate(SOURCES)
+    assert [result.text for result in together] == [translator.translate([text])[0].text for text in SOURCES]
+
+
+def test_scores_equal_a_dense_mixture(model: Model, memory: Memory) -> None:
+    combiner = Vanilla(k=5, knn_weight=0.4, temperature=2.0)
+    plain = ModelScorer(model)
+    scorer = KnnScorer(plain, [memory], combiner)
+    state = scorer.start(model.encode_sources(SOURCES))
+    got = scorer.score(state).double().exp().numpy()
+    keys = np.concatenate([block for _, block in memory.store.keys.blocks(1000)]).astype(np.float64)
+    expected = plain.score(state).double().exp().numpy() * 0.6
+    for row, query in enumerate(state.keys.double().numpy()):
+        distances = ((keys - query) ** 2).sum(1)
+        nearest = np.argsort(distances, kind="stable")[:5]
+        weights = np.exp(-(distances[nearest] - distances[nearest].min()) / 2.0)
+        np.add.at(expected[row], memory.store.values[nearest], 0.4 * weights / weights.sum())
+    np.testing.assert_allclose(got, expected, atol=2e-5)
+    np.testing.assert_allclose(got.sum(1), 1.0, atol=1e-5)
+
+
+def test_evidence_adds_up(model: Model, memory: Memory) -> None:
+    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.7, temperature=5.0), SHORT)
+    for result in translator.translate(SOURCES, evidence=True):
+        assert len(result.steps) == result.tokens
+        for step in result.steps:
+            assert step.knn_weight == pytest.approx(0.7)
+            assert step.p == pytest.approx(step.knn_weight * step.p_knn + (1 - step.knn_weight) * step.p_model)
+            assert sum(near.weight for near in step.neighbors) == pytest.approx(1.0)
+            voted = sum(near.weight for near in step.neighbors if near.token == step.token)
+            assert step.p_knn == pytest.approx(voted)
+
+
+def test_evidence_explains_the_score(model: Model, memory: Memory) -> None:
+    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.5, temperature=5.0), SHORT)
+    for result in translator.translate(SOURCES, evidence=True):
+        total = sum(np.log(step.p) for step in result.steps)
+        assert result.score * result.tokens == pytest.approx(total, rel=1e-3)
+
+
+def test_neighbors_name_the_sentence_they_come_from(model: Model, memory: Memory) -> None:
+    [steps] = Translator(model, [memory], Vanilla(k=1, knn_weight=0.5)).explain(SOURCES[:1], TARGETS[:1])
+    for place, step in enumerate(steps):
+        [near] = step.neighbors
+        assert (near.sentence, near.position, near.token) == (0, place, step.token)
+        assert near.distance < 1e-3
+
+
+def test_two_memories_are_one_large_memory(model: Model, memory: Memory, tmp_path: Path) -> None:
+    parts = [remember(model, PAIRS[:2], tmp_path / "a"), remember(model, PAIRS[2:], tmp_path / "b")]
+    keys = model.force_decode(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys
+    whole, merged = find_neighbors([memory], keys, 6), find_neighbors(parts, keys, 6)
+    torch.testing.assert_close(merged.distances, whole.distances, atol=1e-3, rtol=1e-3)
+    offset = parts[0].store.entries
+    rows = merged.entries + offset * merged.memories
+    assert (rows == whole.entries).mean() > 0.95  # batches differ, so the last bit of a key may, and ties turn
+
+
+def test_fewer_entries_than_neighbors_asked_for(model: Model, tmp_path: Path) -> None:
+    tiny = remember(model, PAIRS[3:], tmp_path / "tiny")
+    translator = Translator(model, [tiny], Vanilla(k=64, knn_weight=0.5), SHORT)
+    [result] = translator.translate(SOURCES[:1], evidence=True)
+    assert all(len(step.neighbors) == tiny.store.entries for step in result.steps)
+
+
+def test_blank_lines_stay_blank_and_in_place(model: Model) -> None:
+    results = Translator(model, beam=SHORT).translate(["", SOURCES[0], "  "])
+    assert [bool(result.text) or result.tokens > 0 for result in results] == [False, True, False]
+    assert Translator(model).translate([]) == []
+
+
+def test_store_of_another_model_is_refused(zoo: Zoo, tmp_path: Path) -> None:
+    memory = remember(zoo.model("marian"), PAIRS, tmp_path / "store")
+    with pytest.raises(StoreError, match="built with another model"):
+        Translator(zoo.model("t5"), [memory])
+
+
+def test_no_memory_cannot_be_searched() -> None:
+    with pytest.raises(SettingError, match="no memory"):
+        find_neighbors([], torch.zeros(1, 4), 1)
+
+
+def test_retrievals_for_tuning_equal_single_lookups(model: Model, memory: Memory) -> None:
+    dev = collect_retrievals(model, [memory], PAIRS, k=3, batch_size=2)
+    assert dev.distances.shape == (memory.store.entries, 3)
+    assert dev.says_gold[:, 0].mean() > 0.9  # the dev set is the memory itself
+    assert dev.distances[:, 0].max() < 1e-3
