@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,8 +32,8 @@ def demo(
     from lacuna.models import load_model
 
     use_threads(threads)
-    asked = {name: size for name, size in (("train", train), ("dev", dev), ("test", test)) if size is not None}
-    settings = DemoSettings(**asked)
+    standard = DemoSettings()
+    settings = replace(standard, train=train or standard.train, dev=dev or standard.dev, test=test or standard.test)
     report = run_demo(load_model(model), into, settings, BarProgress())
     if json:
         print_json(report.as_json())

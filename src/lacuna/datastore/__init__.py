@@ -1,0 +1,23 @@
+"""The store: what a model said at every target token of a corpus, as columns on disk. Needs no torch."""
+
+from lacuna.datastore.build import build_store
+from lacuna.datastore.checks import VerifyReport, verify_store
+from lacuna.datastore.columns import Keys
+from lacuna.datastore.inspecting import StoreReport, inspect_store
+from lacuna.datastore.manifest import BuildSettings, Manifest
+from lacuna.datastore.sentences import SentenceTable
+from lacuna.datastore.store import Store, open_store
+
+__all__ = [
+    "BuildSettings",
+    "Keys",
+    "Manifest",
+    "SentenceTable",
+    "Store",
+    "StoreReport",
+    "VerifyReport",
+    "build_store",
+    "inspect_store",
+    "open_store",
+    "verify_store",
+]

@@ -1,0 +1,240 @@
+"""Building a store: read a corpus through a model and write down every target token (Khandelwal et al., 2021).
+
+One entry for each target token, the end of the sentence included, in the order of the corpus. What a window of the
+corpus needs is held in memory, never more. Knows a model only as something that force-decodes.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import ValidationError
+
+from lacuna.datastore.columns import KEY_SUM, record_of, shard_folder, write_shard
+from lacuna.datastore.manifest import (
+    UNFINISHED,
+    BuildSettings,
+    CorpusRecord,
+    Manifest,
+    ModelRecord,
+    Unfinished,
+    write_record,
+)
+from lacuna.datastore.resuming import begin, finish, look_into, pass_over, sweep, writing
+from lacuna.datastore.store import MEAN, Store, open_store
+from lacuna.datastore.windows import Encoder, Meter, Window, cut_windows, make_batches
+from lacuna.errors import LacunaWarning, SettingError, StoreError
+from lacuna.files import atomic_path
+from lacuna.progress import SILENT, Progress
+from lacuna.records import Languages, SentencePair
+from lacuna.version import __version__
+
+_DEFAULTS = BuildSettings()
+
+
+class ForcedRows(Protocol):
+    """What a model says at each position of given translations: see :class:`lacuna.models.ForcedDecoding`."""
+
+    @property
+    def keys(self) -> ArrayLike: ...  # noqa: D102
+
+    @property
+    def predictions(self) -> ArrayLike: ...  # noqa: D102
+
+    @property
+    def log_p_gold(self) -> ArrayLike: ...  # noqa: D102
+
+    @property
+    def entropy(self) -> ArrayLike: ...  # noqa: D102
+
+
+class ForcedDecoder(Encoder, Protocol):
+    """A model, as far as a store needs one: :class:`lacuna.models.Model` is such."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def fingerprint(self) -> str: ...  # noqa: D102
+
+    @property
+    def languages(self) -> Languages | None: ...  # noqa: D102
+
+    @property
+    def dimension(self) -> int: ...  # noqa: D102
+
+    @property
+    def vocabulary_size(self) -> int: ...  # noqa: D102
+
+    @property
+    def eos_id(self) -> int: ...  # noqa: D102
+
+    def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedRows:
+        """Give rows over sentences, then positions."""
+
+
+def build_store(
+    model: ForcedDecoder,
+    pairs: Iterable[SentencePair],
+    into: str | Path,
+    *,
+    batch_tokens: int = _DEFAULTS.batch_tokens,
+    shard_rows: int = _DEFAULTS.shard_rows,
+    total: int | None = None,
+    progress: Progress = SILENT,
+) -> Store:
+    """Build a store, or go on with one that was broken off; the finished files are the same either way.
+
+    A folder with the finished store of the same model, corpus and settings is opened and returned. Anything else in the
+    folder is refused and left as it is. Pairs too long for the model are left out, counted in the manifest, and warned
+    of.
+
+    :param model: Anything that can force-decode.
+    :param pairs: Read once, as a stream.
+    :param into: The folder of the store.
+    :param batch_tokens: Tokens that go through the model at once.
+    :param shard_rows: Entries in a file of keys, and at most lost when a build is broken off.
+    :param total: The number of pairs, where it is known, for the time left.
+    :param progress: Told of the pairs read and the tokens a second.
+    """
+    folder = Path(into)
+    found = look_into(folder, _describe(model, batch_tokens, shard_rows))
+    stream, meter = iter(pairs), Meter()
+    pass_over(stream, meter, found, folder)
+    if isinstance(found, Manifest):
+        with writing(folder):
+            sweep(folder)
+        return open_store(folder)
+    progress.start("build", total, "pairs")
+    progress.advance(meter.pairs)
+    store = _finish(
+        folder, _add_shards(folder, found, model, cut_windows(stream, model, meter, found.settings), progress)
+    )
+    progress.finish(f"({store.entries:,} entries)")
+    return store
+
+
+def _describe(model: ForcedDecoder, batch_tokens: int, shard_rows: int) -> Unfinished:
+    """Say what is to be built, before the first pair."""
+    try:
+        settings = BuildSettings(batch_tokens=batch_tokens, shard_rows=shard_rows)
+    except ValidationError as error:
+        got = f"batch_tokens {batch_tokens!r}, shard_rows {shard_rows!r}"
+        raise SettingError(f"build: got {got}; each must be a whole number, 1 or more") from error
+    languages = None if model.languages is None else str(model.languages)
+    return Unfinished(
+        lacuna=__version__,
+        dimension=model.dimension,
+        vocabulary_size=model.vocabulary_size,
+        model=ModelRecord(name=model.name, fingerprint=model.fingerprint, languages=languages, eos_id=model.eos_id),
+        settings=settings,
+        corpus=Meter().record(),
+    )
+
+
+def _add_shards(
+    folder: Path, state: Unfinished, model: ForcedDecoder, windows: Iterator[Window], progress: Progress
+) -> Unfinished:
+    started, rows, begun = time.monotonic(), 0, bool(state.shards)
+    if begun:
+        begin(folder, state)
+    for window in windows:
+        if not begun:  # not before there is something to store
+            begin(folder, state)
+            begun = True
+        before = state.corpus.pairs
+        state = _add_shard(folder, state, model, window)
+        rows += window.rows
+        speed = rows / max(time.monotonic() - started, 1e-9)
+        progress.advance(state.corpus.pairs - before, f"{speed:,.0f} tokens/s")
+    if not begun:
+        raise StoreError(f"{folder}: nothing to store, no pair is there that the model can take; give another corpus")
+    return state
+
+
+def _add_shard(folder: Path, state: Unfinished, model: ForcedDecoder, window: Window) -> Unfinished:
+    """Read a window through the model, write its shard, and take note of it."""
+    first = sum(shard.sentences for shard in state.shards)
+    keys, columns = decode_window(model, window, state.settings.batch_tokens, first)
+    lines = [sentence.line for sentence in window.sentences]
+    with writing(folder):
+        shard = write_shard(folder, len(state.shards), keys, columns, lines)
+        state = state.model_copy(update={"corpus": window.corpus, "shards": (*state.shards, shard)})
+        write_record(folder / UNFINISHED, state)
+    return state
+
+
+def decode_window(
+    model: ForcedDecoder, window: Window, batch_tokens: int, first_sentence: int = 0
+) -> tuple[NDArray[np.float16], dict[str, NDArray[np.generic]]]:
+    """Read a window through the model in batches of like length; rows come back in the order of the corpus."""
+    sentences = window.sentences
+    lengths = np.array([len(sentence.target) for sentence in sentences])
+    starts = np.cumsum(lengths) - lengths
+    position = np.arange(window.rows) - np.repeat(starts, lengths)
+    keys = np.empty((window.rows, model.dimension), dtype=np.float16)
+    predictions = np.empty(window.rows, dtype=np.int32)
+    log_p_gold, entropy = (np.empty(window.rows, dtype=np.float32) for _ in range(2))
+    for batch in make_batches(sentences, batch_tokens):
+        forced = model.force_decode([sentences[n].source for n in batch], [sentences[n].target for n in batch])
+        rows = np.concatenate([np.arange(starts[n], starts[n] + lengths[n]) for n in batch])
+        keys[rows] = _half(np.asarray(forced.keys), model.name)
+        predictions[rows] = np.asarray(forced.predictions)
+        log_p_gold[rows] = np.asarray(forced.log_p_gold)
+        entropy[rows] = np.asarray(forced.entropy)
+    values = np.concatenate([np.asarray(sentence.target, dtype=np.int32) for sentence in sentences])
+    columns: dict[str, NDArray[np.generic]] = {
+        "values": values,
+        "predictions": predictions,
+        "known": values == predictions,
+        "log_p_gold": log_p_gold,
+        "entropy": entropy,
+        "sentence": np.repeat(np.arange(first_sentence, first_sentence + len(sentences)), lengths),
+        "position": position,
+    }
+    return keys, columns
+
+
+def _half(keys: NDArray[np.float32], name: str) -> NDArray[np.float16]:
+    with np.errstate(over="ignore"):
+        half = keys.astype(np.float16)
+    if not np.isfinite(half).all():
+        raise StoreError(f"{name}: gives keys beyond {np.finfo(np.float16).max}, which a store cannot hold in 16 bits")
+    return half
+
+
+def _finish(folder: Path, state: Unfinished) -> Store:
+    entries = sum(shard.rows for shard in state.shards)
+    total = np.zeros(state.dimension, dtype=np.float64)
+    for number in range(len(state.shards)):
+        total += np.load(shard_folder(folder, number) / f"{KEY_SUM}.npy", allow_pickle=False)
+    with writing(folder), atomic_path(folder / MEAN) as temporary, temporary.open("wb") as file:
+        np.save(file, (total / entries).astype(np.float32), allow_pickle=False)
+    manifest = Manifest(
+        lacuna=state.lacuna,
+        entries=entries,
+        sentences=sum(shard.sentences for shard in state.shards),
+        skipped=state.corpus.skipped,
+        dimension=state.dimension,
+        vocabulary_size=state.vocabulary_size,
+        model=state.model,
+        corpus=state.corpus,
+        settings=state.settings,
+        mean=record_of(folder / MEAN),
+        shards=state.shards,
+    )
+    finish(folder, manifest)
+    _warn_of_skipped(folder, state.corpus)
+    return open_store(folder)
+
+
+def _warn_of_skipped(folder: Path, corpus: CorpusRecord) -> None:
+    if corpus.skipped:
+        text = f"{folder}: {corpus.skipped:,} of {corpus.pairs:,} pairs are too long for the model and were left out"
+        warnings.warn(text, LacunaWarning, stacklevel=4)

@@ -1,0 +1,146 @@
+"""Columns on disk: a shard is a folder of ``.npy`` files that appears whole or not at all and never changes.
+
+Knows names and types of the columns, and how to read rows back; nothing of models, corpora or manifests as files.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from lacuna.datastore.manifest import FileRecord, ShardRecord
+from lacuna.datastore.sentences import line_starts
+from lacuna.errors import StoreError
+from lacuna.files import sync
+
+KEYS = "keys"
+# One number for each entry. Token ids fit 32 bits with room; 16 would overflow from vocabularies of 32,768 on.
+COLUMNS: dict[str, type[np.generic]] = {
+    "values": np.int32,
+    "predictions": np.int32,
+    "known": np.bool_,
+    "log_p_gold": np.float32,
+    "entropy": np.float32,
+    "sentence": np.int32,
+    "position": np.int32,
+}
+SENTENCES = "sentences.jsonl"
+STARTS = "sentence_starts"
+KEY_SUM = "key_sum"
+SHARD_FILES = (*(f"{name}.npy" for name in (KEYS, *COLUMNS, KEY_SUM, STARTS)), SENTENCES)
+
+_HASHED_AT_ONCE = 2**22
+
+
+def shard_folder(store: Path, number: int) -> Path:
+    """Return the folder of a shard."""
+    return store / "shards" / f"{number:05d}"
+
+
+def record_of(path: Path) -> FileRecord:
+    """Measure and hash a file without reading it into memory at once."""
+    digest, size = xxhash.xxh3_128(), 0
+    with path.open("rb") as file:
+        while block := file.read(_HASHED_AT_ONCE):
+            digest.update(block)
+            size += len(block)
+    return FileRecord(bytes=size, xxh3=digest.hexdigest())
+
+
+def write_shard(
+    store: Path, number: int, keys: NDArray[np.float16], columns: Mapping[str, NDArray[np.generic]], lines: list[bytes]
+) -> ShardRecord:
+    """Write a shard under a temporary name, force it to disk, and give it its name.
+
+    :param keys: ``(rows, dimension)``.
+    :param columns: All of :data:`COLUMNS`.
+    :param lines: The sentence pairs of the shard, from :func:`~lacuna.datastore.sentences.pair_to_line`.
+    """
+    final = shard_folder(store, number)
+    temporary = final.with_name(f".{final.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    arrays: dict[str, NDArray[np.generic]] = {KEYS: keys}
+    arrays |= {name: columns[name].astype(dtype, copy=False) for name, dtype in COLUMNS.items()}
+    # Kept for each shard, so that the mean of all keys is the same however often a build was broken off.
+    arrays |= {KEY_SUM: keys.sum(axis=0, dtype=np.float64), STARTS: line_starts(lines)}
+    for name, array in arrays.items():
+        np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+    (temporary / SENTENCES).write_bytes(b"".join(lines))
+    files = {name: record_of(temporary / name) for name in SHARD_FILES}
+    for name in SHARD_FILES:
+        sync(temporary / name)
+    sync(temporary)
+    # What is there already was written before a break, but not yet noted: it is the same, or a part of it.
+    shutil.rmtree(final, ignore_errors=True)
+    temporary.replace(final)
+    sync(final.parent)
+    return ShardRecord(rows=len(keys), sentences=len(lines), files=files)
+
+
+def map_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
+    """Map a ``.npy`` file, read-only, and check that it holds what it should."""
+    try:
+        # An empty array cannot be mapped.
+        array: NDArray[np.generic] = np.load(path, mmap_mode="r" if all(shape) else None, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({error}); copy or build the store again") from error
+    if array.dtype != np.dtype(dtype) or array.shape != shape:
+        raise StoreError(
+            f"{path}: holds {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}; "
+            "copy or build the store again"
+        )
+    # A plain view: indexing np.memmap itself costs several times as much for few rows.
+    return array.view(np.ndarray)
+
+
+def map_bytes(path: Path) -> NDArray[np.uint8]:
+    """Map a file of bytes, read-only."""
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype=np.uint8)
+    return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+
+
+class Keys:
+    """All keys of a store in the order of its entries, mapped from the shards: only rows asked for are read.
+
+    :param shards: Arrays ``(rows, dimension)`` that follow each other.
+    :param dimension: Width of a key.
+    """
+
+    def __init__(self, shards: Sequence[NDArray[np.float16]], dimension: int) -> None:
+        self.dimension = dimension
+        self._shards = tuple(shards)
+        self._ends = np.cumsum([len(shard) for shard in self._shards], dtype=np.int64)
+
+    @property
+    def rows(self) -> int:
+        """Number of keys."""
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def gather(self, ids: NDArray[np.int64]) -> NDArray[np.float16]:
+        """Return the keys of some entries ``(n, dimension)``, in the order asked for; repeats are fine."""
+        wanted = np.asarray(ids, dtype=np.int64)
+        if wanted.size and not 0 <= int(wanted.min()) <= int(wanted.max()) < self.rows:
+            raise IndexError(f"entries {wanted.min()} to {wanted.max()}: this store has entries 0 to {self.rows - 1}")
+        out = np.empty((len(wanted), self.dimension), dtype=np.float16)
+        homes = np.searchsorted(self._ends, wanted, side="right")
+        order = np.argsort(homes, kind="stable")
+        present, firsts = np.unique(homes[order], return_index=True)
+        for home, places in zip(present.tolist(), np.split(order, firsts)[1:], strict=True):
+            shard = self._shards[home]
+            out[places] = shard[wanted[places] - (self._ends[home] - len(shard))]
+        return out
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[np.float16]]]:
+        """Go through all keys in order: the first row and the block, of ``rows`` keys or fewer at a shard's end."""
+        first = 0
+        for shard in self._shards:
+            for start in range(0, len(shard), rows):
+                yield first + start, shard[start : start + rows]
+            first += len(shard)

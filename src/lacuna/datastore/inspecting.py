@@ -1,0 +1,100 @@
+"""Saying what is in a store, in a few numbers. Knows of indexes and margins only that they may lie in the folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lacuna.datastore.manifest import Manifest
+from lacuna.datastore.store import Store, open_store
+from lacuna.errors import StoreError
+
+# Where the knowledge margins of the entries are, once measured: whole numbers, one for each entry.
+MARGIN = "margin/margin.npy"
+
+_MARGIN_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """What is in a store.
+
+    :param known: Entries whose value the model would have said by itself.
+    :param bytes: Size of the whole folder, with index and margins.
+    :param index: The kind of the store's index, and whether it was made of the store as it is; ``None`` for no index.
+    :param margin_histogram: Entries by knowledge margin, each bin named by its least; ``None`` where not measured.
+    """
+
+    path: Path
+    manifest: Manifest
+    known: int
+    bytes: int
+    index: dict[str, Any] | None
+    margin_histogram: dict[str, int] | None
+
+    @property
+    def known_ratio(self) -> float:
+        """The share of entries that are known."""
+        return self.known / self.manifest.entries if self.manifest.entries else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the report as JSON has it."""
+        manifest = self.manifest
+        return {
+            "store": str(self.path),
+            "entries": manifest.entries,
+            "sentences": manifest.sentences,
+            "skipped": manifest.skipped,
+            "dimension": manifest.dimension,
+            "known": self.known,
+            "known_ratio": self.known_ratio,
+            "bytes": self.bytes,
+            "shards": len(manifest.shards),
+            "model": manifest.model.model_dump(mode="json"),
+            "parent": None if manifest.parent is None else manifest.parent.model_dump(mode="json"),
+            "index": self.index,
+            "margin_histogram": self.margin_histogram,
+        }
+
+
+def inspect_store(path: str | Path) -> StoreReport:
+    """Look at a store without reading its keys."""
+    store = open_store(path)
+    size = sum(file.stat().st_size for file in store.path.rglob("*") if file.is_file())
+    return StoreReport(
+        store.path,
+        store.manifest,
+        int(np.count_nonzero(store.known)),
+        size,
+        _index_of(store),
+        _margins_of(store),
+    )
+
+
+def _index_of(store: Store) -> dict[str, Any] | None:
+    path = store.path / "index" / "manifest.json"
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {"kind": content["kind"], "current": content["store"] == store.fingerprint}
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path}: not the manifest of an index ({error}); make the index again") from error
+
+
+def _margins_of(store: Store) -> dict[str, int] | None:
+    path = store.path / MARGIN
+    if not path.is_file():
+        return None
+    try:
+        margins = np.load(path, mmap_mode="r" if store.entries else None, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again") from error
+    if margins.shape != (store.entries,):
+        raise StoreError(f"{path}: has shape {margins.shape}, not {(store.entries,)}; measure the margins again")
+    counts, _ = np.histogram(margins, bins=[*_MARGIN_EDGES, np.inf])
+    return {str(edge): int(count) for edge, count in zip(_MARGIN_EDGES, counts, strict=True)}

@@ -1,0 +1,185 @@
+"""What a store folder says of itself: ``manifest.json``, and ``building.json`` while it is not finished.
+
+Both are read strictly: a field too many, too few or of another type is an error, as is a format this version does not
+know. They hold no time and no host, so that the same build gives the same bytes. Knows nothing of what is in the files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from lacuna.errors import StoreError
+from lacuna.files import write_text
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+UNFINISHED = "building.json"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class FileRecord(_Record):
+    """A file's size and its xxh3-128 hash."""
+
+    bytes: int = Field(ge=0)
+    xxh3: str
+
+
+class ShardRecord(_Record):
+    """One shard: entries and sentences that were written together.
+
+    :param rows: Entries.
+    :param sentences: Sentence pairs; their ids go on from the shard before.
+    :param files: By name inside the shard's folder.
+    """
+
+    rows: int = Field(ge=0)
+    sentences: int = Field(ge=0)
+    files: dict[str, FileRecord]
+
+
+class ModelRecord(_Record):
+    """The model that the keys come from."""
+
+    name: str
+    fingerprint: str
+    languages: str | None
+    eos_id: int
+
+
+class CorpusRecord(_Record):
+    """The sentence pairs as they came in.
+
+    :param pairs: All of them, also those left out.
+    :param skipped: Those left out because the model cannot take them.
+    :param xxh3: Hash of texts and origins, in order.
+    :param files: Names of the files they came from; of very many, the first.
+    """
+
+    pairs: int = Field(ge=0)
+    skipped: int = Field(ge=0)
+    xxh3: str
+    files: tuple[str, ...]
+
+
+class BuildSettings(_Record):
+    """Settings that decide which bytes a build writes.
+
+    :param batch_tokens: Tokens, with what fills up, that go through the model at once.
+    :param shard_rows: Entries that a shard may have; a shard ends where a sentence ends.
+    """
+
+    batch_tokens: int = Field(default=4096, ge=1)
+    shard_rows: int = Field(default=65536, ge=1)
+
+
+class Parent(_Record):
+    """Where a store came from that was made from another.
+
+    :param fingerprint: The other store's :attr:`~lacuna.datastore.store.Store.fingerprint`.
+    :param entries: Its entries.
+    :param made_by: The verb that made this one, as ``prune``.
+    :param settings: The verb's settings.
+    """
+
+    fingerprint: str
+    entries: int
+    made_by: str
+    settings: dict[str, JsonValue]
+
+
+class Manifest(_Record):
+    """A finished store."""
+
+    format: int = FORMAT
+    kind: Literal["store"] = "store"
+    lacuna: str
+    entries: int = Field(ge=0)
+    sentences: int = Field(ge=0)
+    skipped: int = Field(ge=0)
+    dimension: int = Field(ge=1)
+    vocabulary_size: int = Field(ge=1)
+    dtype: Literal["float16"] = "float16"
+    key: Literal["out"] = "out"
+    model: ModelRecord
+    corpus: CorpusRecord
+    settings: BuildSettings
+    mean: FileRecord
+    shards: tuple[ShardRecord, ...]
+    parent: Parent | None = None
+
+
+class Unfinished(_Record):
+    """A store being built: what it is built from, and how far it has come."""
+
+    format: int = FORMAT
+    kind: Literal["unfinished store"] = "unfinished store"
+    lacuna: str
+    dimension: int = Field(ge=1)
+    vocabulary_size: int = Field(ge=1)
+    model: ModelRecord
+    settings: BuildSettings
+    corpus: CorpusRecord
+    shards: tuple[ShardRecord, ...] = ()
+
+
+_R = TypeVar("_R", Manifest, Unfinished)
+
+
+def write_record(path: Path, record: Manifest | Unfinished) -> None:
+    """Write a record atomically; the same record gives the same bytes."""
+    write_text(path, json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a finished store, or say why the folder is none."""
+    if not folder.exists():
+        raise StoreError(f"{folder}: no such store; make it with: lacuna build CORPUS --into {folder}")
+    if not (folder / MANIFEST).is_file():
+        if (folder / UNFINISHED).is_file():
+            raise StoreError(f"{folder}: this store is not finished; run the command that builds it again")
+        raise StoreError(f"{folder}: not a store, there is no {MANIFEST} in it; name a folder that lacuna build made")
+    manifest = _read(folder / MANIFEST, Manifest)
+    sums = [sum(shard.rows for shard in manifest.shards), sum(shard.sentences for shard in manifest.shards)]
+    if sums != [manifest.entries, manifest.sentences]:
+        raise StoreError(
+            f"{folder / MANIFEST}: says {manifest.entries} entries of {manifest.sentences} sentences, but its shards "
+            f"have {sums[0]} of {sums[1]}; the file was changed: copy or build the store again"
+        )
+    return manifest
+
+
+def read_unfinished(folder: Path) -> Unfinished:
+    """Read how far a build has come."""
+    return _read(folder / UNFINISHED, Unfinished)
+
+
+def _read(path: Path, record: type[_R]) -> _R:
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); check the permissions") from error
+    except ValueError as error:
+        raise StoreError(f"{path}: not JSON ({error}); copy or build the store again") from error
+    found = content if isinstance(content, dict) else {}
+    kind = record.model_fields["kind"].default
+    if found.get("kind") != kind:
+        raise StoreError(f"{path}: of kind {found.get('kind')!r}, not {kind!r}; name the folder of a store")
+    if found.get("format") != FORMAT:
+        raise StoreError(
+            f"{path}: has format {found.get('format')!r}, this version of Lacuna knows format {FORMAT}; "
+            "use the version that wrote it, or build the store again"
+        )
+    try:
+        return record.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise StoreError(f"{path}: {place}: {first['msg']}; copy or build the store again") from error

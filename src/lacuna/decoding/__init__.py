@@ -1,0 +1,8 @@
+"""Beam search over anything that scores next tokens. Knows nothing of text, of models or of neighbors."""
+
+from lacuna.decoding.batches import decode_all, plan_batches
+from lacuna.decoding.beam import BeamSettings, search
+from lacuna.decoding.hypotheses import Hypothesis
+from lacuna.decoding.scorer import Scorer
+
+__all__ = ["BeamSettings", "Hypothesis", "Scorer", "decode_all", "plan_batches", "search"]

@@ -1,0 +1,193 @@
+"""Exact search: matrix products over centered keys, and a proof for each query that nothing was missed.
+
+A product of float32 matrices rounds, so it only proposes candidates (some more than asked for); their distances
+are then computed from the float16 keys by difference. Rounding is bounded, so for each query one can tell whether
+a key outside the candidates could still belong to the answer. If so (many equal or nearly equal keys), a second
+pass takes every key that the bound does not rule out. Knows nothing of files: the store hands it the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Lock
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.index.base import (
+    KeyColumn,
+    KeyStore,
+    Neighborhood,
+    check_queries,
+    empty_neighborhood,
+    nearest,
+    pair_distances,
+    true_distances,
+)
+
+_FAISS: Any = faiss  # the types it declares, where it does, leave out much of what it has
+
+CACHE_BYTES = 1 << 30
+
+_BLOCK = 16_384  # keys multiplied at once
+_BATCH = 512  # queries multiplied at once: with _BLOCK, 32 MiB of scores
+_FEW = 4  # below this many queries a matrix product is slower than one scan per query
+_PAIRS = 8_192  # pairs re-computed at once in the second pass
+_EPSILON = float(np.finfo(np.float32).eps)
+
+
+class ExactIndex:
+    """Finds the true nearest keys, ties by id.
+
+    :param store: The store whose keys are searched.
+    :param cache_bytes: Keys are kept in memory as centered float32 if they fit into this; larger stores are read
+        from disk (as a rule from the page cache) and centered again at every search.
+    """
+
+    kind = "exact"
+
+    def __init__(self, store: KeyStore, cache_bytes: int = CACHE_BYTES) -> None:
+        self._keys: KeyColumn = store.keys
+        self._mean = np.asarray(store.mean, dtype=np.float32)
+        self._caching = self.size * (self._keys.dimension + 1) * 4 <= cache_bytes
+        self._cache: NDArray[np.float32] | None = None
+        self._lock = Lock()
+
+    @property
+    def size(self) -> int:
+        """How many keys it searches."""
+        return self._keys.rows
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
+        """Find the ``k`` nearest keys of each query; shape (queries, dimension)."""
+        queries = check_queries(queries, k, self._keys.dimension)
+        if not len(queries) or not self.size:
+            return empty_neighborhood(len(queries), k)
+        centered = _with_one(queries - self._mean)
+        candidates = min(self.size, k + max(8, k // 8))
+        scores, ids, longest = self._candidates(centered, candidates)
+        found = nearest(true_distances(self._keys, queries, ids), ids, k)
+        if candidates < self.size:
+            doubtful = _doubtful(centered, scores.min(axis=1), found.distances[:, -1], longest)
+            if doubtful.any():
+                better = self._within(queries[doubtful], centered[doubtful], found.distances[doubtful, -1], longest, k)
+                found.distances[doubtful], found.ids[doubtful] = better
+        return found
+
+    def _candidates(
+        self, centered: NDArray[np.float32], count: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], float]:
+        """Return the best scores and their ids per query, and the largest norm of any key."""
+        best = np.full((len(centered), count), -np.inf, np.float32)
+        ids = np.full((len(centered), count), -1, np.int64)
+        longest = 0.0
+        for first, block in self._blocks():
+            longest = max(longest, float(np.sqrt(2 * -block[:, -1].min())))
+            for start in range(0, len(centered), _BATCH):
+                part = slice(start, start + _BATCH)
+                scores = _scores(centered[part], block)
+                heap = _FAISS.float_minheap_array_t()
+                heap.nh, heap.k = len(scores), count
+                heap.val, heap.ids = _FAISS.swig_ptr(best[part]), _FAISS.swig_ptr(ids[part])
+                heap.addn(scores.shape[1], _FAISS.swig_ptr(scores), first, 0, len(scores))
+        return best, ids, longest
+
+    def _within(
+        self,
+        queries: NDArray[np.float32],
+        centered: NDArray[np.float32],
+        radius: NDArray[np.float32],
+        longest: float,
+        k: int,
+    ) -> Neighborhood:
+        """Take every key that may be as near as ``radius``, and order those by their true distances."""
+        lengths = _squared_lengths(centered)
+        least = (lengths - radius * (1 + 2 * _EPSILON)) / 2 - _error(centered, longest)
+        best = empty_neighborhood(len(queries), k)
+        for first, block in self._blocks():
+            for start in range(0, len(queries), _BATCH):
+                part = slice(start, start + _BATCH)
+                hits = _scores(centered[part], block) >= least[part, None]
+                for query in np.flatnonzero(hits.any(axis=1)):
+                    ids = first + np.flatnonzero(hits[query])
+                    one = self._merge(best, int(query) + start, queries, ids)
+                    best.distances[query + start], best.ids[query + start] = one
+        return best
+
+    def _merge(
+        self, best: Neighborhood, query: int, queries: NDArray[np.float32], ids: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Bring more keys into the answer to one query."""
+        distances, kept = best.distances[query : query + 1], best.ids[query : query + 1]
+        k = kept.shape[1]
+        for start in range(0, len(ids), _PAIRS):
+            some = ids[start : start + _PAIRS]
+            far = pair_distances(self._keys, queries, np.full(len(some), query), some)
+            distances, kept = nearest(
+                np.concatenate([distances, far[None]], axis=1), np.concatenate([kept, some[None]], axis=1), k
+            )
+        return distances[0], kept[0]
+
+    def _blocks(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Go through the centered keys, each with minus half its squared length as one more number."""
+        if not self._caching:
+            for first, block in self._keys.blocks(_BLOCK):
+                yield first, _with_half_length(block, self._mean)
+            return
+        cache = self._filled_cache()
+        for first in range(0, self.size, _BLOCK):
+            yield first, cache[first : first + _BLOCK]
+
+    def _filled_cache(self) -> NDArray[np.float32]:
+        with self._lock:
+            if self._cache is None:
+                cache = np.empty((self.size, self._keys.dimension + 1), np.float32)
+                for first, block in self._keys.blocks(_BLOCK):
+                    cache[first : first + len(block)] = _with_half_length(block, self._mean)
+                self._cache = cache
+            return self._cache
+
+
+def _with_one(centered: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.concatenate([centered, np.ones((len(centered), 1), np.float32)], axis=1)
+
+
+def _with_half_length(block: NDArray[np.float16], mean: NDArray[np.float32]) -> NDArray[np.float32]:
+    extended = np.empty((len(block), block.shape[1] + 1), np.float32)
+    centered = extended[:, :-1]
+    np.subtract(block, mean, out=centered, dtype=np.float32)
+    extended[:, -1] = -0.5 * np.einsum("nd,nd->n", centered, centered)
+    return extended
+
+
+def _scores(queries: NDArray[np.float32], block: NDArray[np.float32]) -> NDArray[np.float32]:  # (queries, keys)
+    """Compute q.y - |y|^2/2, the larger the nearer, since |q - y|^2 = |q|^2 - 2 (q.y - |y|^2/2)."""
+    if len(queries) >= _FEW:
+        return queries @ block.T
+    scores = np.empty((len(queries), len(block)), np.float32)
+    for query, line in zip(queries, scores, strict=True):
+        _FAISS.fvec_inner_products_ny(
+            _FAISS.swig_ptr(line), _FAISS.swig_ptr(query), _FAISS.swig_ptr(block), block.shape[1], len(block)
+        )
+    return scores
+
+
+def _squared_lengths(centered: NDArray[np.float32]) -> NDArray[np.float64]:
+    wide = centered[:, :-1].astype(np.float64)
+    return np.asarray(np.einsum("nd,nd->n", wide, wide))
+
+
+def _error(centered: NDArray[np.float32], longest: float) -> NDArray[np.float64]:
+    """Bound the rounding of a score, whatever the order in which its terms are summed (Higham 2002, section 3.1)."""
+    terms = centered.shape[1] + 8
+    return np.asarray(terms * _EPSILON * (np.sqrt(_squared_lengths(centered)) * longest + longest**2))
+
+
+def _doubtful(
+    centered: NDArray[np.float32], worst: NDArray[np.float32], radius: NDArray[np.float32], longest: float
+) -> NDArray[np.bool_]:
+    """Tell for which queries a key outside the candidates may be as near as ``radius``."""
+    nearest_outside = _squared_lengths(centered) - 2 * (worst + _error(centered, longest))
+    return np.asarray(nearest_outside <= radius * (1 + 2 * _EPSILON))

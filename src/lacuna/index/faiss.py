@@ -1,0 +1,225 @@
+"""Indexes of the faiss library, by factory string: training, filling and searching them.
+
+Keys go in centered, in the order of the store, so that an id is a row number for ever; nothing is removed from an
+index (faiss renumbers some kinds when asked to). Where the codes are lossy, the true distances of more candidates
+than asked for are computed from the keys on disk. Knows nothing of files, manifests or the choice of a kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.errors import IndexingError
+from lacuna.index.base import (
+    KeyStore,
+    Neighborhood,
+    check_queries,
+    empty_neighborhood,
+    nearest,
+    true_distances,
+)
+from lacuna.index.kinds import Kind, SearchSettings, unknown_kind
+from lacuna.progress import SILENT, Progress
+
+_FAISS: Any = faiss  # the types it declares, where it does, leave out much of what it has
+
+_BLOCK_ELEMENTS = 1 << 24  # of float32 keys added at once: 64 MiB
+
+# faiss has one such setting for the whole process. While any work of ours runs it is ours; what it was before is
+# put back when the last one ends. Other users of faiss in the process only see a change of speed.
+_threshold_lock = Lock()
+_threshold_users = 0
+_threshold_before = 0
+
+
+class FaissIndex:
+    """Searches a faiss index and orders what it finds.
+
+    :param index: A filled index whose ids are row numbers; its search settings are set here, once.
+    :param store: The store the keys came from.
+    :param kind: What it is.
+    :param settings: How it is searched.
+    """
+
+    def __init__(self, index: Any, store: KeyStore, kind: Kind, settings: SearchSettings) -> None:  # noqa: ANN401
+        self._index = index
+        self._keys = store.keys
+        self._mean = np.asarray(store.mean, dtype=np.float32)
+        self._kind = kind
+        self.settings = settings
+        space = _FAISS.ParameterSpace()
+        if settings.probes is not None:
+            space.set_index_parameter(index, "nprobe", settings.probes)
+        if settings.ef is not None:
+            space.set_index_parameter(index, "efSearch", settings.ef)
+
+    @property
+    def kind(self) -> str:
+        """The factory string."""
+        return self._kind.name
+
+    @property
+    def size(self) -> int:
+        """How many keys it holds."""
+        return int(self._index.ntotal)
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
+        """Find about the ``k`` nearest keys of each query; shape (queries, dimension)."""
+        queries = check_queries(queries, k, self._keys.dimension)
+        if not len(queries) or not self.size:
+            return empty_neighborhood(len(queries), k)
+        candidates = min(self.size, k * max(1, self.settings.rerank))
+        with _matrix_products(queries.shape[1]), _own_errors(f"searching {self.kind}"):
+            distances, ids = self._index.search(queries - self._mean, candidates)
+        if self.settings.rerank:
+            distances = true_distances(self._keys, queries, ids)
+        else:
+            # Expanded squares and half-precision tables can come out below zero.
+            distances = np.where(ids < 0, np.float32(np.inf), np.maximum(distances, np.float32(0)))
+        return nearest(distances, ids, k)
+
+
+def make_index(
+    store: KeyStore, kind: Kind, seed: int, training_rows: int | None, progress: Progress = SILENT
+) -> tuple[Any, int]:
+    """Train and fill a faiss index with the keys of a store; return it, and how many keys it was trained on.
+
+    :param seed: Decides the training sample, the k-means and the levels of a graph. With one thread the same seed
+        gives the same bytes; graphs that several threads fill differ from run to run.
+    :param training_rows: Keys to draw for training; None takes what suits the kind.
+    """
+    rows, dimension = store.keys.rows, store.keys.dimension
+    if kind.lists > rows:
+        suited = max(1, round(4 * rows**0.5))
+        raise IndexingError(
+            f"kind: {kind.name} has {kind.lists:,} lists and needs at least as many entries, the store has {rows:,}; "
+            + (f'use --kind exact, or fewer lists as in "IVF{suited},Flat"' if rows else "use --kind exact")
+        )
+    index = _from_factory(kind, dimension)
+    _prepare(index, seed)
+    trained = 0
+    if not index.is_trained:
+        trained = _train(index, store, kind, seed, training_rows, progress)
+    progress.start("filling the index", total=rows, unit="keys")
+    for _, block in store.keys.blocks(max(1, _BLOCK_ELEMENTS // dimension)):
+        with _matrix_products(dimension), _own_errors(f"filling {kind.name}"):
+            index.add(block.astype(np.float32) - store.mean)
+        progress.advance(len(block))
+    progress.finish()
+    return index, trained
+
+
+def use_threads(count: int) -> None:
+    """Let faiss use so many threads for the work that the calling thread gives it (OpenMP counts per thread)."""
+    if count < 1:
+        raise IndexingError(f"threads: got {count}; allowed: 1 or more")
+    _FAISS.omp_set_num_threads(count)
+
+
+def read_faiss(path: str) -> Any:  # noqa: ANN401 - faiss has no types
+    """Read an index file whose content has been checked."""
+    with _own_errors(f"reading {path}", "make the index again with lacuna index, or free memory"):
+        return _FAISS.read_index(path)
+
+
+def write_faiss(index: Any, path: str) -> None:  # noqa: ANN401 - faiss has no types
+    """Write an index file."""
+    with _own_errors(f"writing {path}", "check the free space and the permissions"):
+        _FAISS.write_index(index, path)
+
+
+def _from_factory(kind: Kind, dimension: int) -> Any:  # noqa: ANN401
+    try:
+        return _FAISS.index_factory(dimension, kind.name, _FAISS.METRIC_L2)
+    except (RuntimeError, MemoryError, ValueError) as error:
+        if "multiple of the number of subquantizers" in str(error):
+            why = f"but its number of codes must divide the dimension, {dimension}"
+        else:
+            why = f"which faiss cannot make for keys of {dimension} numbers"
+        raise unknown_kind(kind.name, why) from error
+
+
+def _train(
+    index: Any,  # noqa: ANN401
+    store: KeyStore,
+    kind: Kind,
+    seed: int,
+    training_rows: int | None,
+    progress: Progress,
+) -> int:
+    """Train on a sample drawn from all rows: the first rows of a store are one document, not the domain."""
+    count = min(store.keys.rows, kind.training_rows if training_rows is None else training_rows)
+    if count < max(1, kind.lists):
+        raise IndexingError(
+            f"training_rows: got {training_rows}, {kind.name} needs {max(1, kind.lists):,} or more; "
+            f"the store has {store.keys.rows:,} entries"
+        )
+    progress.start(f"training on {count:,} keys")
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.choice(store.keys.rows, size=count, replace=False)).astype(np.int64)
+    sample = store.keys.gather(drawn).astype(np.float32)
+    sample -= store.mean
+    with _matrix_products(sample.shape[1]), _own_errors(f"training {kind.name} on {count:,} keys"):
+        index.train(sample)
+    progress.finish()
+    return count
+
+
+def _prepare(index: Any, seed: int) -> None:  # noqa: ANN401
+    """Seed every source of chance inside an index, and silence faiss about small samples (the report tells).
+
+    The factory also turns on polysemous training, which takes three seconds for each of the codes of ``PQ64`` and
+    only orders code words for a filter that no search of ours uses; distances are the same without it.
+    """
+    if hasattr(index, "do_polysemous_training"):
+        index.do_polysemous_training = False
+    for name in ("cp", "pq"):
+        part = getattr(index, name, None)
+        settings = getattr(part, "cp", None) if name == "pq" else part
+        if settings is not None:
+            settings.seed, settings.min_points_per_centroid = seed, 1
+    if hasattr(index, "hnsw"):
+        index.hnsw.rng = _FAISS.RandomGenerator(seed)
+    for name in ("index", "storage", "quantizer", "base_index", "refine_index"):
+        inner = getattr(index, name, None)
+        if inner is not None:
+            _prepare(_FAISS.downcast_index(inner), seed)
+
+
+@contextmanager
+def _matrix_products(dimension: int) -> Iterator[None]:
+    """Make faiss use matrix products from three queries on.
+
+    Since 1.15 it waits for 128,000 / dimension queries, eight times slower for the batches of a decoder.
+    """
+    global _threshold_users, _threshold_before
+    with _threshold_lock:
+        if not _threshold_users:
+            _threshold_before = _FAISS.cvar.distance_compute_blas_threshold
+        _threshold_users += 1
+        _FAISS.cvar.distance_compute_blas_threshold = 3 * dimension
+    try:
+        yield
+    finally:
+        with _threshold_lock:
+            _threshold_users -= 1
+            if not _threshold_users:
+                _FAISS.cvar.distance_compute_blas_threshold = _threshold_before
+
+
+@contextmanager
+def _own_errors(what: str, way_out: str = "use --kind exact or another kind") -> Iterator[None]:
+    """Turn what faiss throws into one line of ours."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        reason = re.sub(r"^Error in .*? at \S+?:\d+: (Error: )?", "", str(error)) or type(error).__name__
+        raise IndexingError(f"{what}: {reason}; {way_out}") from error

@@ -1,0 +1,177 @@
+"""Kinds of index: which are known, which suits a store, and how each is searched unless told otherwise.
+
+Text in, settings out: this module opens no store and builds nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+
+from lacuna.errors import IndexingError
+
+AUTO = "auto"
+EXACT = "exact"
+FORMS = (
+    'auto, exact, or a faiss factory string such as "HNSW32_SQfp16", "IVF4096,PQ64", "IVF1024,PQ64x4fs", '
+    '"IVF256,Flat" or "Flat"'
+)
+
+EXACT_BELOW = 100_000
+GRAPH_UP_TO = 5_000_000
+# Links of HNSW32: 64 on the ground floor, some more above, 4 bytes each, and the offsets.
+_GRAPH_BYTES = 64 * 4 + 24
+
+# Above these, faiss takes minutes or all memory before it fails; no store is served by them.
+_MOST_LINKS = 512
+_MOST_BITS = 12
+_PAPER = re.compile(r"IVF[0-9]+k?,PQ[0-9]+(x8)?(np)?")
+_LISTS = re.compile(r"(?:^|,)IVF([0-9]+)(k?)")
+_GRAPH = re.compile(r"(?:^|,)HNSW([0-9]+)")
+_BITS = re.compile(r"PQ[0-9]+x([0-9]+)")
+_REDUCED = re.compile(r"PCA|OPQ|ITQ|Pad|RR\d|SQ|PQ|RaBitQ|LSH|RQ|AQ|LSQ|ZnLattice|Panorama")
+_BARRED = {
+    "IDMap": "ids are the row numbers of the store already",
+    "L2norm": "it changes the distances",
+    "NSG": "it cannot be filled block by block; HNSW32 is as quick",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of index, read from its name.
+
+    :param name: ``exact``, or the faiss factory string.
+    :param lists: Inverted lists, 0 if it has none.
+    :param graph: Whether keys are found by walking a graph.
+    """
+
+    name: str
+    lists: int = 0
+    graph: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it needs no data of its own."""
+        return self.name == EXACT
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether it is inverted lists with product codes and nothing else, as kNN-MT papers use it."""
+        return _PAPER.fullmatch(self.name) is not None
+
+    @property
+    def training_rows(self) -> int:
+        """Keys to draw for training, where there are that many.
+
+        Papers draw a million for 4096 lists, 256 each; 64 each give nearly the same lists in a quarter of the
+        time (faiss itself asks for 39 to 256). Code books want 65,536: 256 for each of 256 words.
+        """
+        return max(65_536, (256 if self.is_paper else 64) * self.lists)
+
+    @property
+    def rerank(self) -> int:
+        """Candidates per neighbor whose distances are computed anew, 0 for none."""
+        if self.is_exact or self.is_paper or "Refine" in self.name or "RFlat" in self.name:
+            return 0
+        reduced = _REDUCED.findall(self.name)
+        if not reduced:
+            return 0
+        return 2 if set(reduced) == {"SQ"} else 8
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kind and why it was chosen."""
+
+    kind: Kind
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How an index is searched; what does not apply to its kind is None.
+
+    :param probes: Inverted lists that are read for each query.
+    :param ef: Candidates that a walk through the graph keeps.
+    :param rerank: So many candidates per neighbor get their true distance from the keys; 0 takes the index's word.
+    """
+
+    probes: int | None = None
+    ef: int | None = None
+    rerank: int = 0
+
+
+def choose_kind(asked: str, rows: int, dimension: int, memory: int | None = None) -> Choice:
+    """Read a kind, or choose one by the size of the store (``auto``).
+
+    :param memory: Bytes of memory of the machine; without it, those this machine has.
+    """
+    if asked.lower() == EXACT:
+        return Choice(Kind(EXACT), "asked for")
+    if asked.lower() != AUTO:
+        return Choice(_read_factory(asked), "asked for")
+    if rows < EXACT_BELOW:
+        return Choice(Kind(EXACT), f"{rows:,} entries, fewer than {EXACT_BELOW:,}: exact search is quick enough")
+    memory = _physical_memory() if memory is None else memory
+    graph_bytes = rows * (2 * dimension + _GRAPH_BYTES)
+    if rows <= GRAPH_UP_TO and graph_bytes <= memory / 2:
+        why = f"{rows:,} entries: a graph of half-precision keys fits into memory ({graph_bytes / 2**20:,.0f} MiB)"
+        return Choice(Kind("HNSW32_SQfp16", graph=True), why)
+    lists = round(4 * math.sqrt(rows))
+    codes = next(dimension // width for width in (4, 2, 1) if dimension % width == 0)
+    reason = f"more than {GRAPH_UP_TO:,}" if rows > GRAPH_UP_TO else "a graph would take over half of the memory"
+    return Choice(
+        Kind(f"IVF{lists},PQ{codes}x4fs", lists=lists),
+        f"{rows:,} entries, {reason}: short codes in lists, re-ranked with the keys on disk",
+    )
+
+
+def search_settings(
+    kind: Kind, probes: int | None = None, ef: int | None = None, rerank: int | None = None
+) -> SearchSettings:
+    """Fill in the settings not given; refuse those that mean nothing for this kind."""
+    if probes is not None and not kind.lists:
+        raise IndexingError(f"probes: got {probes}, but {kind.name} has no lists; leave it out or use a kind with IVF")
+    if ef is not None and not kind.graph:
+        raise IndexingError(f"ef: got {ef}, but {kind.name} has no graph; leave it out or use a kind with HNSW")
+    if probes is not None and not 1 <= probes <= kind.lists:
+        raise IndexingError(f"probes: got {probes}, {kind.name} has {kind.lists:,} lists; allowed: 1 to {kind.lists:,}")
+    if ef is not None and ef < 1:
+        raise IndexingError(f"ef: got {ef}; allowed: 1 or more")
+    if rerank is not None and (rerank < 0 or (rerank and kind.is_exact)):
+        raise IndexingError(f"rerank: got {rerank}; allowed: 0 or more, and 0 for exact, whose distances are true")
+    return SearchSettings(
+        probes=probes or (min(32 if kind.is_paper else 64, kind.lists) if kind.lists else None),
+        ef=ef or (128 if kind.graph else None),
+        rerank=kind.rerank if rerank is None else rerank,
+    )
+
+
+def unknown_kind(text: str, why: str) -> IndexingError:
+    """Say that a kind cannot be made, and which can."""
+    return IndexingError(f"kind: got {text!r}, {why}; allowed: {FORMS}")
+
+
+def _read_factory(text: str) -> Kind:
+    for part, why in _BARRED.items():
+        if part.lower() in text.lower():
+            raise unknown_kind(text, f"{part} is not for stores ({why})")
+    lists, graph, bits = _LISTS.search(text), _GRAPH.search(text), _BITS.search(text)
+    count = int(lists[1]) * (1024 if lists[2] else 1) if lists else 0
+    if lists and not count:
+        raise unknown_kind(text, "lists must be 1 or more")
+    if graph and not 2 <= int(graph[1]) <= _MOST_LINKS:
+        raise unknown_kind(text, f"a graph must have 2 to {_MOST_LINKS} links per key")
+    if bits and int(bits[1]) > _MOST_BITS:
+        raise unknown_kind(text, f"a code may have at most {_MOST_BITS} bits")
+    return Kind(text, lists=count, graph=graph is not None)
+
+
+def _physical_memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not every system tells; then the number of entries decides
+        return 1 << 62

@@ -1,0 +1,245 @@
+"""A decoder step of our own for the families whose layers are built like BART's: Marian, FSMT, BART, mBART, M2M100.
+
+Computes what transformers computes, but keeps the source's keys and values once for each sentence instead of once for
+each unfinished translation, and moves caches between two buffers instead of allocating them anew at every step. Knows
+the weights of a decoder; nothing of encoders, projections or scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers import (
+    BartConfig,
+    FSMTConfig,
+    M2M100Config,
+    MarianConfig,
+    MBartConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+
+# Caches grow by so many tokens at a time.
+_GROWTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the families differ.
+
+    :param first_position: Finds the row of the table of positions that belongs to the first token.
+    :param norm_first: Whether a layer normalizes what it reads (and the decoder its output) rather than what it writes.
+    :param scale_outside: Whether the decoder, not the embedding itself, scales embeddings.
+    """
+
+    first_position: Callable[[Any], int]
+    norm_first: bool = False
+    norm_embedding: bool = False
+    scale_outside: bool = False
+
+
+LAYOUTS: dict[type[PreTrainedConfig], Layout] = {
+    MarianConfig: Layout(lambda decoder: 0, scale_outside=True),
+    FSMTConfig: Layout(lambda decoder: decoder.padding_idx + 1, scale_outside=True),
+    BartConfig: Layout(lambda decoder: decoder.embed_positions.offset, norm_embedding=True),
+    MBartConfig: Layout(lambda decoder: decoder.embed_positions.offset, norm_first=True, norm_embedding=True),
+    M2M100Config: Layout(lambda decoder: decoder.padding_idx + 1, norm_first=True),
+}
+
+
+class _Linear:
+    """The parameters of a linear layer; reading them from modules at every step would cost more than small products."""
+
+    __slots__ = ("_bias", "_weight")
+
+    def __init__(self, module: nn.Linear) -> None:
+        self._weight, self._bias = module.weight, module.bias
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self._weight, self._bias)
+
+
+class _Norm:
+    __slots__ = ("_bias", "_eps", "_shape", "_weight")
+
+    def __init__(self, module: nn.LayerNorm) -> None:
+        self._weight, self._bias, self._eps = module.weight, module.bias, module.eps
+        self._shape = module.normalized_shape
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
+
+
+class _Attention:
+    __slots__ = ("heads", "key", "out", "query", "value")
+
+    def __init__(self, module: Any) -> None:  # noqa: ANN401 - one of five classes that share their names
+        self.heads: int = module.num_heads
+        self.query, self.key = _Linear(module.q_proj), _Linear(module.k_proj)
+        self.value, self.out = _Linear(module.v_proj), _Linear(module.out_proj)
+
+    def attend(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Read ``(batch, heads, length, head)`` with queries ``(batch, rows, width)``."""
+        split = queries.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        read = F.scaled_dot_product_attention(split, keys, values, attn_mask=mask)
+        return self.out(read.transpose(1, 2).flatten(-2))
+
+
+class _Layer:
+    __slots__ = ("activation", "cross", "fc1", "fc2", "norms", "own")
+
+    def __init__(self, module: Any) -> None:  # noqa: ANN401 - one of five classes that share their names
+        self.own, self.cross = _Attention(module.self_attn), _Attention(module.encoder_attn)
+        self.fc1, self.fc2, self.activation = _Linear(module.fc1), _Linear(module.fc2), module.activation_fn
+        norms = (module.self_attn_layer_norm, module.encoder_attn_layer_norm, module.final_layer_norm)
+        self.norms = tuple(_Norm(norm) for norm in norms)
+
+
+class FastDecoder:
+    """The weights of a decoder, ready for stepping; shared by all searches with its model."""
+
+    def __init__(self, hf: PreTrainedModel, layout: Layout) -> None:
+        decoder = hf.model.decoder
+        self.layers = [_Layer(layer) for layer in decoder.layers]
+        self.norm_first = layout.norm_first
+        self._decoder = decoder
+        self._first_position = layout.first_position(decoder)
+        self._scale: float = decoder.embed_scale if layout.scale_outside else 1.0
+        self._embedding_norm = _Norm(decoder.layernorm_embedding) if layout.norm_embedding else None
+        self.final_norm = _Norm(decoder.layer_norm) if layout.norm_first else None
+
+    @classmethod
+    def fitting(cls, hf: PreTrainedModel) -> FastDecoder | None:
+        """Prepare a model's decoder, or give ``None`` where only transformers itself can run it."""
+        layout = LAYOUTS.get(type(hf.config))
+        if layout is None:
+            return None
+        decoder = hf.model.decoder
+        # An adapter (LoRA) or a quantizer puts layers of its own in place of plain ones.
+        plain = all(_plain(module) for module in decoder.layers.modules())
+        # With an odd filler token the table of positions is too short, and transformers makes it grow on the way.
+        needed = layout.first_position(decoder) + hf.config.max_position_embeddings
+        return cls(hf, layout) if plain and len(_positions(decoder)) >= needed else None
+
+    def embed(self, tokens: torch.Tensor, position: int) -> torch.Tensor:
+        """Embed tokens ``(rows,)`` that all stand at one position."""
+        where = _positions(self._decoder)[position + self._first_position]
+        embedded = self._decoder.embed_tokens(tokens) * self._scale + where
+        return embedded if self._embedding_norm is None else self._embedding_norm(embedded)
+
+
+def _positions(decoder: Any) -> torch.Tensor:  # noqa: ANN401 - one of five classes that share their names
+    """Find the table of positions; M2M100 keeps it in a buffer, under another name."""
+    table = decoder.embed_positions
+    positions: torch.Tensor = table.weights if hasattr(table, "weights") else table.weight
+    return positions
+
+
+def _plain(module: nn.Module) -> bool:
+    """Tell whether a module computes what its name says: no subclass stands in for a linear layer or a norm."""
+    for kind in (nn.Linear, nn.LayerNorm):
+        if isinstance(module, kind):
+            return type(module) is kind
+    return not hasattr(module, "weight")
+
+
+class FastMemory:
+    """What a :class:`FastDecoder` has seen so far, for all rows."""
+
+    def __init__(self, decoder: FastDecoder, encoded: torch.Tensor, mask: torch.Tensor) -> None:
+        self._decoder = decoder
+        self._sources = [
+            [_heads(linear(encoded), layer.cross.heads) for linear in (layer.cross.key, layer.cross.value)]
+            for layer in decoder.layers
+        ]  # (sentences, heads, source, head) each
+        self._mask = None if bool(mask.all()) else mask.bool()[:, None, None, :]  # (sentences, 1, 1, source)
+        self._owners = torch.arange(len(mask), device=mask.device)  # the sentence of each row
+        self._sentences = len(mask)
+        self._length = 0
+        heads = decoder.layers[0].own.heads
+        shape = (2, len(mask), heads, 0, encoded.shape[-1] // heads)
+        self._own = [encoded.new_empty(shape) for _ in decoder.layers]  # (keys and values, rows, heads, room, head)
+        self._spare = encoded.new_empty(0)
+
+    def begin(self, start_ids: Sequence[int]) -> torch.Tensor:
+        """Decode the forced start, one row for each sentence; give the keys."""
+        same = self._owners
+        steps = [self.step(same, torch.full_like(same, token)) for token in start_ids]
+        return steps[-1]
+
+    def step(self, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Go on with ``tokens`` after ``rows``; give the keys ``(rows, dimension)``."""
+        self._make_room()
+        self._select(rows)
+        x = self._decoder.embed(tokens, self._length)
+        for number in range(len(self._own)):
+            x = self._run_layer(number, x)
+        self._length += 1
+        return x if self._decoder.final_norm is None else self._decoder.final_norm(x)
+
+    def _run_layer(self, number: int, x: torch.Tensor) -> torch.Tensor:
+        layer = self._decoder.layers[number]
+        blocks = (
+            lambda y: self._read_own(layer.own, self._own[number], y),
+            lambda y: self._read_source(layer.cross, self._sources[number], y),
+            lambda y: layer.fc2(layer.activation(layer.fc1(y))),
+        )
+        for block, norm in zip(blocks, layer.norms, strict=True):
+            x = x + block(norm(x)) if self._decoder.norm_first else norm(x + block(x))
+        return x
+
+    def _read_own(self, attention: _Attention, cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        for place, linear in enumerate((attention.key, attention.value)):
+            cache[place, :, :, self._length] = linear(x).unflatten(-1, (attention.heads, -1))
+        keys, values = cache[:, :, :, : self._length + 1]
+        return attention.attend(attention.query(x)[:, None], keys, values, None)[:, 0]
+
+    def _read_source(self, attention: _Attention, source: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        queries = attention.query(x).unflatten(0, (self._sentences, -1))  # (sentences, rows of each, width)
+        return attention.attend(queries, source[0], source[1], self._mask).flatten(0, 1)
+
+    def _make_room(self) -> None:
+        if self._length == self._own[0].shape[3]:
+            self._own = [F.pad(cache, (0, 0, 0, _GROWTH)) for cache in self._own]
+
+    def _select(self, rows: torch.Tensor) -> None:
+        """Make ``rows`` the rows of all caches."""
+        if len(rows) == len(self._owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+            return
+        for number, cache in enumerate(self._own):
+            chosen = self._room((2, len(rows), *cache.shape[2:]), cache)
+            torch.index_select(cache, 1, rows, out=chosen)
+            # What one layer leaves behind is where the next one goes.
+            self._own[number], self._spare = chosen, cache
+        owners = self._owners[rows]
+        if not torch.equal(owners, self._owners):
+            self._select_sentences(owners)
+
+    def _room(self, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        needed = torch.Size(shape).numel()
+        if self._spare.numel() < needed:
+            return like.new_empty(shape)
+        return self._spare.view(-1)[:needed].view(shape)
+
+    def _select_sentences(self, owners: torch.Tensor) -> None:
+        """Keep the sentences that still have rows; where those are not equally many, give each row its own copy."""
+        kept = owners.unique_consecutive()
+        if len(owners) % len(kept) or not torch.equal(owners, kept.repeat_interleave(len(owners) // len(kept))):
+            kept = owners
+        if len(kept) != self._sentences or not torch.equal(kept, torch.arange(len(kept), device=kept.device)):
+            self._sources = [[part[kept] for part in parts] for parts in self._sources]
+            self._mask = None if self._mask is None else self._mask[kept]
+        self._sentences = len(kept)
+        self._owners = torch.arange(len(kept), device=kept.device).repeat_interleave(len(owners) // len(kept))
+
+
+def _heads(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Split ``(batch, length, width)`` into ``(batch, heads, length, head)``, laid out for reading."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()

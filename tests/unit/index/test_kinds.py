@@ -1,0 +1,79 @@
+import pytest
+
+from lacuna.errors import IndexingError
+from lacuna.index.kinds import Kind, choose_kind, search_settings
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("rows", "dimension", "memory", "kind"),
+    [
+        (0, 512, 16 * GIB, "exact"),
+        (99_999, 512, 16 * GIB, "exact"),
+        (100_000, 512, 16 * GIB, "HNSW32_SQfp16"),
+        (5_000_000, 512, 16 * GIB, "HNSW32_SQfp16"),
+        (5_000_000, 512, 8 * GIB, "IVF8944,PQ128x4fs"),
+        (5_000_001, 512, 64 * GIB, "IVF8944,PQ128x4fs"),
+        (9_000_000, 510, 64 * GIB, "IVF12000,PQ255x4fs"),
+        (9_000_000, 511, 64 * GIB, "IVF12000,PQ511x4fs"),
+    ],
+)
+def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, kind: str) -> None:
+    choice = choose_kind("auto", rows, dimension, memory)
+    assert choice.kind.name == kind
+    assert f"{rows:,} entries" in choice.why
+    # What auto makes must read back as the same kind.
+    assert choose_kind(kind, rows, dimension).kind == choice.kind
+
+
+@pytest.mark.parametrize(
+    ("name", "lists", "graph", "rerank", "probes", "ef"),
+    [
+        ("exact", 0, False, 0, None, None),
+        ("Flat", 0, False, 0, None, None),
+        ("IVF4096,PQ64", 4096, False, 0, 32, None),
+        ("IVF16,PQ8", 16, False, 0, 16, None),
+        ("IVF1k,Flat", 1024, False, 0, 64, None),
+        ("HNSW32", 0, True, 0, None, 128),
+        ("HNSW32_SQfp16", 0, True, 2, None, 128),
+        ("IVF1024,PQ64x4fs", 1024, False, 8, 64, None),
+        ("OPQ64,IVF4096,PQ64", 4096, False, 8, 64, None),
+        ("IVF4096_HNSW32,PQ64", 4096, False, 8, 64, None),
+        ("IVF64,PQ16x4fs,RFlat", 64, False, 0, 64, None),
+    ],
+)
+def test_how_a_kind_is_searched(
+    name: str, lists: int, graph: bool, rerank: int, probes: int | None, ef: int | None
+) -> None:
+    kind = choose_kind(name, 10, 8).kind
+    assert (kind.lists, kind.graph) == (lists, graph)
+    settings = search_settings(kind)
+    assert (settings.rerank, settings.probes, settings.ef) == (rerank, probes, ef)
+
+
+def test_the_paper_s_kind_is_trained_on_a_million() -> None:
+    assert Kind("IVF4096,PQ64", lists=4096).training_rows == 1_048_576
+
+
+@pytest.mark.parametrize("asked", ["IDMap,Flat", "L2norm,Flat", "NSG32", "HNSW1", "HNSW999999", "IVF0,Flat", "PQ8x20"])
+def test_kinds_that_would_do_harm_are_refused(asked: str) -> None:
+    with pytest.raises(IndexingError, match="allowed: auto, exact"):
+        choose_kind(asked, 1000, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("exact", {"probes": 4}, "exact has no lists"),
+        ("IVF16,Flat", {"ef": 4}, "has no graph"),
+        ("IVF16,Flat", {"probes": 17}, "allowed: 1 to 16"),
+        ("IVF16,Flat", {"probes": 0}, "allowed: 1 to 16"),
+        ("HNSW32", {"ef": 0}, "1 or more"),
+        ("HNSW32", {"rerank": -1}, "0 or more"),
+        ("exact", {"rerank": 2}, "0 for exact"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(name: str, given: dict[str, int], message: str) -> None:
+    with pytest.raises(IndexingError, match=message):
+        search_settings(choose_kind(name, 10, 8).kind, **given)
