@@ -75,7 +75,7 @@ class BuildSettings(_Record):
     :param shard_rows: Entries that a shard may have; a shard ends where a sentence ends.
     """
 
-    batch_tokens: int = Field(default=4096, ge=1)
+    batch_tokens: int = Field(default=2048, ge=1)
     shard_rows: int = Field(default=65536, ge=1)
 
 

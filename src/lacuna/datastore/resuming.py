@@ -78,9 +78,9 @@ def begin(folder: Path, state: Unfinished) -> None:
             if not path.is_file() or path.stat().st_size != record.bytes:
                 raise StoreError(f"{path}: missing or cut off since the build began; remove {folder} and build anew")
     with writing(folder):
-        (folder / "shards").mkdir(parents=True, exist_ok=True)
-        if not (folder / UNFINISHED).exists():
+        if not (folder / UNFINISHED).exists():  # the first of all: by it a folder is known as ours
             write_record(folder / UNFINISHED, state)
+        (folder / "shards").mkdir(exist_ok=True)
         noted = {shard_folder(folder, number).name for number in range(len(state.shards))}
         for entry in [*folder.glob(".*.tmp"), *(folder / "shards").iterdir()]:
             if entry.name not in noted:

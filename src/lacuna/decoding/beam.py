@@ -155,16 +155,13 @@ class _Beams:
 
         A sentence ends when ``beam`` translations are finished and the best unfinished one, were it to end right here,
         would be no better than the worst of them. A longer one could still be, if the length penalty is positive, but
-        transformers takes no notice of that either.
+        transformers takes no notice of that either. With a beam of 1 this is greedy search: what ended was the best
+        candidate, so no other of its length is better.
         """
         finished = self._finished.scores[self._live]
         best = self._totals[:, 0]
         improvable = best / length > finished[:, -1]  # -inf while there are fewer than `beam`
-        possible = best > _NONE
-        if self._settings.beam == 1:
-            # Greedy search ends with its first translation, whatever might follow instead of the end token.
-            possible &= finished[:, 0] == _NONE
-        return improvable & possible
+        return improvable & (best > _NONE)
 
 
 def _first(candidates: torch.Tensor, count: int) -> torch.Tensor:

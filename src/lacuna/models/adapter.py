@@ -141,7 +141,9 @@ class Model:
         head = self.projection
         scaled = keys.to(head.weight.device, head.weight.dtype) * head.scale
         logits = F.linear(scaled, head.weight)
-        return (logits if head.bias is None else logits + head.bias).float()
+        if head.bias is not None:
+            logits += head.bias
+        return logits.float()
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -69,6 +69,31 @@ def smoothed_cross_entropy(
     return loss, gold
 
 
+def lexical_loss(
+    encoded: torch.Tensor, real: torch.Tensor | None, weight: torch.Tensor, target: torch.Tensor, owners: torch.Tensor
+) -> torch.Tensor:
+    """Return how badly the encoder's states, each for itself, foretell the words of the translation.
+
+    ``p(word | sentence)`` is the mean over source positions of a softmax of state against output embedding: IBM
+    model 1 with a neural lexicon. It needs no alignment to learn from, and leaves states that hold the translations
+    of their words where the decoder can find them; without it a small model spends most of a short training as a
+    language model that ignores its source. Only the batch's own target words compete, which makes it cheap.
+
+    :param encoded: The encoder's states: (pairs, source length, dimension).
+    :param real: The mask of real source positions, None where all are: (pairs, source length).
+    :param weight: The output projection: (vocabulary, dimension).
+    :param target: The words to foretell: (tokens,).
+    :param owners: The pair that each of them belongs to: (tokens,).
+    """
+    candidates, places = torch.unique(target, return_inverse=True)
+    scores = (encoded @ weight[candidates].T).log_softmax(-1)  # (pairs, source length, candidates)
+    if real is not None:
+        scores = scores.masked_fill(real[:, :, None] == 0, -torch.inf)
+    lengths = torch.full_like(owners, encoded.shape[1]) if real is None else real.sum(1)[owners]
+    foretold = scores.logsumexp(1)[owners, places] - lengths.log()
+    return -foretold.mean()
+
+
 @torch.no_grad()
 def summed_negative_log_likelihood(states: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> float:
     """Return the plain loss summed over all rows, block by block."""

@@ -15,7 +15,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from lacuna.errors import TrainingError
 from lacuna.models.training.data import Batch
-from lacuna.models.training.loss import smoothed_cross_entropy, summed_negative_log_likelihood
+from lacuna.models.training.loss import lexical_loss, smoothed_cross_entropy, summed_negative_log_likelihood
 from lacuna.models.training.muon import Muon
 from lacuna.models.training.settings import Shape, TrainSettings
 from lacuna.models.training.state import put_weights, trained_weights
@@ -56,27 +56,33 @@ def make_network(shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, d
     return network
 
 
-def run_decoder(network: MarianMTModel, batch: Batch) -> torch.Tensor:
-    """Return the states that enter the output projection, real target positions only: (tokens, dimension)."""
-    states = network.model(
+def run_network(network: MarianMTModel, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the states that enter the output projection, real target positions only, and the encoder's states."""
+    output = network.model(
         input_ids=batch.source,
         attention_mask=batch.source_mask,
         decoder_input_ids=batch.target_input,
         use_cache=False,
-    ).last_hidden_state
-    real: torch.Tensor = states.flatten(0, 1).index_select(0, batch.target_places)
-    return real
+    )
+    states: torch.Tensor = output.last_hidden_state.flatten(0, 1).index_select(0, batch.target_places)
+    return states, output.encoder_last_hidden_state
 
 
-def batch_loss(network: MarianMTModel, batch: Batch, smoothing: float) -> tuple[torch.Tensor, torch.Tensor]:
+def batch_loss(network: MarianMTModel, batch: Batch, settings: TrainSettings) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (loss to minimize, negative log-likelihood), means over the batch's real target tokens."""
-    return smoothed_cross_entropy(run_decoder(network, batch), network.lm_head.weight, batch.target, smoothing)
+    states, encoded = run_network(network, batch)
+    weight = network.lm_head.weight
+    loss, likelihood = smoothed_cross_entropy(states, weight, batch.target, settings.label_smoothing)
+    if settings.lexical_weight:
+        owners = batch.target_places // batch.target_input.shape[1]
+        loss = loss + settings.lexical_weight * lexical_loss(encoded, batch.source_mask, weight, batch.target, owners)
+    return loss, likelihood
 
 
 @torch.no_grad()
 def batch_negative_log_likelihood(network: MarianMTModel, batch: Batch) -> float:
     """Return the plain loss of a batch, summed over its tokens."""
-    return summed_negative_log_likelihood(run_decoder(network, batch), network.lm_head.weight, batch.target)
+    return summed_negative_log_likelihood(run_network(network, batch)[0], network.lm_head.weight, batch.target)
 
 
 def make_optimizers(network: MarianMTModel, settings: TrainSettings) -> list[Optimizer]:

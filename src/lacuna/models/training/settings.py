@@ -49,6 +49,7 @@ class TrainSettings:
     so two such runs differ, although each goes on from its last checkpoint exactly as it stood.
 
     :param batch_tokens: Padded tokens of the longer side in one batch.
+    :param lexical_weight: How much the encoder's own foretelling of the target words counts beside the loss proper.
     :param decay_share: The last part of the run, over which the learning rate falls to zero.
     :param average: How many of the last checkpoints are averaged into the final weights.
     :param optimizer: ``muon`` orthogonalizes the updates of the layers' matrices; ``adam`` is Adam throughout.
@@ -64,6 +65,7 @@ class TrainSettings:
     warmup_steps: int = 500
     decay_share: float = 0.5
     label_smoothing: float = 0.1
+    lexical_weight: float = 0.5
     dropout: float = 0.0
     clip_norm: float = 1.0
     batch_tokens: int = 3072
@@ -82,7 +84,7 @@ class TrainSettings:
             _need(value is None or value >= 1, name, value, "1 or more")
         for name in ("learning_rate", "clip_norm"):
             _need(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("warmup_steps", "patience", "weight_decay"):
+        for name in ("warmup_steps", "patience", "weight_decay", "lexical_weight"):
             _need(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         for name in ("label_smoothing", "dropout"):
             _need(0 <= getattr(self, name) < 1, name, getattr(self, name), "0 or more and less than 1")

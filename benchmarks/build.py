@@ -1,0 +1,156 @@
+"""How much building a store costs over the bare forward pass, and whether its memory grows with the corpus.
+
+The bare pass reads the same batches through encoder, decoder, output projection and argmax, and keeps nothing. Both
+are measured in one process, window by window in turn, in processor time, so that another load weighs on both alike.
+
+    python benchmarks/build.py [CORPUS] [--model MODEL] [--languages de-en] [--pairs 1000] [--threads 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from lacuna.corpora import clean, read_corpus
+from lacuna.datastore import BuildSettings, build_store
+from lacuna.datastore.build import decode_window
+from lacuna.datastore.columns import write_shard
+from lacuna.datastore.windows import Meter, Window, cut_windows, make_batches
+from lacuna.models import Model, load_model
+from lacuna.models import forced as forced_module
+from lacuna.records import Languages, Origin, SentencePair
+
+WORDS = [
+    "der",
+    "Hund",
+    "sieht",
+    "grün",
+    "und",
+    "nicht",
+    "haben",
+    "heute",
+    "einen",
+    "Brief",
+    "über",
+    "Europa",
+    "geschrieben",
+]
+
+
+def made_up_pairs(count: int) -> Iterator[SentencePair]:
+    """Draw sentences of words at random, with the spread of lengths of real text."""
+    rng = np.random.default_rng(1)
+    for place in range(count):
+        words = [" ".join(rng.choice(WORDS, size=int(rng.gamma(3.0, 6.0)) + 1)) for _ in range(2)]
+        yield SentencePair(*words, Origin("made-up", str(place + 1)))
+
+
+def pairs_of(arguments: argparse.Namespace, count: int) -> Iterator[SentencePair]:
+    """Return the first pairs of the corpus, or made-up ones."""
+    if arguments.corpus is None:
+        return made_up_pairs(count)
+    languages = Languages.parse(arguments.languages) if arguments.languages else None
+    return islice(clean(read_corpus(arguments.corpus, languages=languages)), count)
+
+
+def load(arguments: argparse.Namespace) -> Model:
+    """Load the model on the CPU."""
+    torch.set_num_threads(arguments.threads)
+    languages = Languages.parse(arguments.languages) if arguments.languages else None
+    return load_model(arguments.model, device="cpu", languages=languages)
+
+
+@torch.inference_mode()
+def bare_pass(model: Model, window: Window, batch_tokens: int) -> None:
+    """Run encoder, decoder, projection, argmax; the logits in pieces as large as building takes them."""
+    rows = max(1, forced_module._LOGITS_AT_ONCE // model.vocabulary_size)
+    for batch in make_batches(window.sentences, batch_tokens):
+        sources = [window.sentences[n].source for n in batch]
+        keys = model._keys(sources, [window.sentences[n].target for n in batch])
+        for some in torch.split(keys, rows):
+            model.project(some).argmax(-1)
+
+
+def measure_speed(arguments: argparse.Namespace) -> dict[str, float]:
+    """Return tokens a second of both, with tokenizing and writing on the side of building."""
+    model, settings = load(arguments), BuildSettings(batch_tokens=arguments.batch_tokens, shard_rows=8192)
+    spent = {"bare": 0.0, "cut": 0.0, "decode": 0.0, "write": 0.0}
+    rows = 0
+    windows = cut_windows(pairs_of(arguments, arguments.pairs), model, Meter(), settings)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(10**9):
+            clock = time.process_time()
+            window = next(windows, None)
+            spent["cut"] += time.process_time() - clock
+            if window is None:
+                break
+            if number == 0:
+                bare_pass(model, window, settings.batch_tokens)  # warm up
+            for turn in ("bare", "build") if number % 2 else ("build", "bare"):
+                clock = time.process_time()
+                if turn == "bare":
+                    bare_pass(model, window, settings.batch_tokens)
+                    spent["bare"] += time.process_time() - clock
+                    continue
+                keys, columns = decode_window(model, window, settings.batch_tokens)
+                decoded = time.process_time()
+                write_shard(Path(folder), number, keys, columns, [sentence.line for sentence in window.sentences])
+                spent["decode"] += decoded - clock
+                spent["write"] += time.process_time() - decoded
+            rows += window.rows
+    building = spent["cut"] + spent["decode"] + spent["write"]
+    return {
+        "tokens": rows,
+        "bare_tokens_per_second": rows / spent["bare"],
+        "build_tokens_per_second": rows / building,
+        "ratio": spent["bare"] / building,
+        **{f"seconds_{name}": seconds for name, seconds in spent.items()},
+    }
+
+
+def build_once(arguments: argparse.Namespace) -> None:
+    """Build in a process of its own and print its peak memory in megabytes."""
+    model = load(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = pairs_of(arguments, arguments.build_once)
+        build_store(model, pairs, Path(folder) / "store", batch_tokens=arguments.batch_tokens, shard_rows=8192)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def peak_memory(pairs: int) -> float:
+    """Ask a process of its own."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--build-once", str(pairs)]
+    return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+def main() -> None:
+    """Print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", nargs="?", help="as for lacuna build; default: made-up sentences")
+    parser.add_argument("--model", help="folder or hub name; default: the bundled model")
+    parser.add_argument("--languages")
+    parser.add_argument("--pairs", type=int, default=1000, help="pairs for the speed; memory takes this and four times")
+    parser.add_argument("--batch-tokens", type=int, default=BuildSettings().batch_tokens)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--build-once", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.build_once is not None:
+        return build_once(arguments)
+    report = measure_speed(arguments)
+    report |= {f"peak_megabytes_{times}n": peak_memory(arguments.pairs * times) for times in (1, 4)}
+    print(json.dumps({name: round(value, 3) for name, value in report.items()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Fixtures: the tiny models, and a small finished store made without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from lacuna.datastore import Store, build_store
+from made_up import make_pairs
+from unit.datastore.numpy_model import NumpyModel
+from unit.models.tiny_models import Zoo
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    torch.set_num_threads(1)
+    return Zoo(tmp_path_factory.mktemp("zoo"))
+
+
+@pytest.fixture
+def small_store(tmp_path: Path) -> Store:
+    """120 sentences in several shards."""
+    return build_store(NumpyModel(), make_pairs(120), tmp_path / "store", batch_tokens=64, shard_rows=300)

@@ -1,0 +1,93 @@
+"""``lacuna build``, ``inspect`` and ``verify``: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lacuna.cli import store as verbs
+from lacuna.datastore import Store, open_store
+from lacuna.errors import CorpusError, ModelError, SettingError, StoreError
+from made_up import make_pairs, write_pairs
+from unit.models.tiny_models import Zoo
+
+app = typer.Typer(pretty_exceptions_enable=False)
+for verb in (verbs.build, verbs.inspect, verbs.verify):
+    app.command(verb.__name__)(verb)
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code
+    return result.stdout
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    pairs = make_pairs(10)
+    return write_pairs(tmp_path / "toy.tsv", [*pairs, pairs[0]])
+
+
+def test_build_inspect_verify(corpus: Path, zoo: Zoo, tmp_path: Path) -> None:
+    model, into = zoo.folder("marian"), tmp_path / "store"
+    built = json.loads(run("build", corpus, "--model", model, "--into", into, "--device", "cpu", "--json"))
+    store = open_store(into)
+    assert built["entries"] == store.entries
+    assert built["sentences"] == 10
+    assert built["cleaning"] == {"kept": 10, "dropped": {"duplicate": 1}}
+    inspected = json.loads(run("inspect", into, "--json"))
+    wanted = ["entries", "sentences", "dimension", "known", "known_ratio", "bytes", "index", "margin_histogram"]
+    assert {name: built[name] for name in wanted} == {name: inspected[name] for name in wanted}
+    assert f"{store.entries:,}" in run("inspect", into)
+    assert json.loads(run("verify", into, "--json"))["sound"] is True
+    assert "sound" in run("verify", into)
+
+
+def test_without_cleaning_all_pairs_stay(corpus: Path, zoo: Zoo, tmp_path: Path) -> None:
+    out = run("build", corpus, "--model", zoo.folder("marian"), "--into", tmp_path / "s", "--no-clean", "--json")
+    assert json.loads(out)["sentences"] == 11
+    assert "cleaning" not in json.loads(out)
+
+
+def test_what_is_too_long_is_shown(corpus: Path, zoo: Zoo, tmp_path: Path) -> None:
+    corpus.write_text(corpus.read_text() + f"{'wort ' * 100}\t{'word ' * 100}\n")
+    out = run("build", corpus, "--model", zoo.folder("marian"), "--into", tmp_path / "s")
+    assert "left out, too long" in out
+    assert open_store(tmp_path / "s").manifest.skipped == 1
+
+
+def test_problems_are_printed_and_end_in_one_error(small_store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    (small_store.path / "mean.npy").write_bytes(b"")
+    with pytest.raises(StoreError, match="1 problems"):
+        verbs.verify(small_store.path, json=False)
+    assert "mean.npy: has 0 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("no.tsv", "--model", "MODEL"), CorpusError),
+        (("CORPUS", "--model", "no/such/model/there"), ModelError),
+        (("CORPUS", "--model", "MODEL", "--threads", "0"), SettingError),
+        (("CORPUS", "--model", "MODEL", "--batch-tokens", "0"), SettingError),
+        (("CORPUS", "--model", "MODEL", "--languages", "deen"), SettingError),
+    ],
+)
+def test_bad_arguments_leave_nothing(
+    arguments: tuple[str, ...], error: type[Exception], corpus: Path, zoo: Zoo, tmp_path: Path
+) -> None:
+    real = {"CORPUS": str(corpus), "MODEL": str(zoo.folder("marian"))}
+    with pytest.raises(error):
+        run("build", *(real.get(word, word) for word in arguments), "--into", tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_help_has_an_example() -> None:
+    for name in ("build", "inspect", "verify"):
+        assert f"lacuna {name}" in run(name, "--help")

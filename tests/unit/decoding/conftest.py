@@ -1,0 +1,14 @@
+"""Fixtures: the tiny models of every supported kind."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from unit.models.tiny_models import Zoo
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    torch.set_num_threads(1)
+    return Zoo(tmp_path_factory.mktemp("zoo"))

@@ -1,0 +1,173 @@
+"""Search with models of every kind, against transformers' own ``generate``: all hypotheses and their scores."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from lacuna.decoding import BeamSettings, Hypothesis, Scorer, decode_all, search
+from lacuna.errors import ModelError
+from lacuna.models.adapter import Model
+from lacuna.models.fast_step import LAYOUTS, FastDecoder
+from lacuna.models.loading import load_model
+from lacuna.models.stepping import ModelScorer, ModelState
+from unit.models.tiny_models import KINDS, SOURCES, Zoo
+
+SEARCHES = [(1, 1.0, 12), (2, 0.6, 1), (2, 1.4, 20), (5, 0.6, 7), (5, 1.0, 20), (5, 1.4, 20)]
+Found = list[tuple[tuple[int, ...], float]]
+
+
+@pytest.fixture(params=sorted(KINDS))
+def model(zoo: Zoo, request: pytest.FixtureRequest) -> Model:
+    return zoo.model(request.param)
+
+
+@pytest.fixture
+def sources(model: Model) -> list[list[int]]:
+    return model.encode_sources(SOURCES)
+
+
+@pytest.fixture(params=["as made", "often ending"])
+def ending_model(model: Model, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """Random weights hardly ever say the end token, so let a token they do say end the sentence."""
+    if request.param == "often ending":
+        found = search(ModelScorer(model), model.encode_sources(SOURCES), BeamSettings(5, max_new_tokens=8))
+        counts = Counter(token for hypotheses in found for h in hypotheses for token in h.tokens[1:])
+        monkeypatch.setattr(model.hf.config, "eos_token_id", counts.most_common(2)[-1][0])
+    return model
+
+
+def generate(model: Model, sources: list[list[int]], beam: int, penalty: float, limit: int) -> list[Found]:
+    """All hypotheses of transformers and their scores; greedy search has none."""
+    generation = model._generation(beam, penalty, limit)
+    generation.num_return_sequences = beam
+    generation.return_dict_in_generate = generation.output_scores = True
+    ids, mask = model._padded(sources)
+    prefix = torch.tensor([model.start_ids] * len(sources))
+    with torch.inference_mode():
+        output = model.hf.generate(
+            input_ids=ids, attention_mask=mask, decoder_input_ids=prefix, generation_config=generation
+        )
+    scores = [0.0] * len(sources) if beam == 1 else output.sequences_scores.tolist()
+    rows = [cut(model, row[len(model.start_ids) :]) for row in output.sequences.tolist()]
+    pairs = list(zip(rows, scores, strict=True))
+    return [pairs[start : start + beam] for start in range(0, len(pairs), beam)]
+
+
+def cut(model: Model, tokens: list[int]) -> tuple[int, ...]:
+    if model.eos_id in tokens:
+        return tuple(tokens[: tokens.index(model.eos_id) + 1])
+    return tuple(token for token in tokens if token != model.pad_id)
+
+
+@pytest.mark.parametrize(("beam", "penalty", "limit"), SEARCHES)
+def test_search_finds_what_transformers_finds(ending_model: Model, beam: int, penalty: float, limit: int) -> None:
+    sources = ending_model.encode_sources(SOURCES)
+    expected = generate(ending_model, sources, beam, penalty, limit)
+    for fast in (True, False):
+        scorer = ModelScorer(ending_model, fast=fast)
+        found = search(scorer, sources, BeamSettings(beam, penalty, max_new_tokens=limit))
+        assert [[h.tokens for h in each] for each in found] == [[tokens for tokens, _ in each] for each in expected]
+        if beam > 1:
+            scores = [h.score for each in found for h in each]
+            assert scores == pytest.approx([score for each in expected for _, score in each], abs=1e-4)
+
+
+def test_a_batch_finds_what_single_sentences_find(ending_model: Model) -> None:
+    scorer, chosen = ModelScorer(ending_model), BeamSettings(3, max_new_tokens=15)
+    sources = ending_model.encode_sources(SOURCES)
+    together = search(scorer, sources, chosen)
+    alone = [search(scorer, [source], chosen)[0] for source in sources]
+    assert [[h.tokens for h in each] for each in together] == [[h.tokens for h in each] for each in alone]
+
+
+def test_keys_are_those_of_forced_decoding(model: Model, sources: list[list[int]]) -> None:
+    steps: list[ModelState] = []
+    found = search(ModelScorer(model), sources, BeamSettings(3, max_new_tokens=6), observe=steps.append)
+    forced = model.force_decode(sources, [list(hypotheses[0].tokens) for hypotheses in found])
+    keys = [steps[step].keys[row] for each in found for step, row in enumerate(each[0].rows)]
+    torch.testing.assert_close(torch.stack(keys), forced.keys, atol=1e-4, rtol=1e-4)
+    log_probs = torch.tensor([value for each in found for value in each[0].log_probs])
+    torch.testing.assert_close(log_probs, forced.log_p_gold, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_searches_may_be_interleaved_and_rows_chosen_freely(model: Model, sources: list[list[int]], fast: bool) -> None:
+    scorer = ModelScorer(model, fast=fast)
+    # Sentence 1 has ended, sentence 0 has two rows and sentence 3 one, out of order: no search would ask for it.
+    rows, tokens = torch.tensor([3, 0, 0]), torch.tensor([5, 6, 7])
+    second = torch.tensor([1, 0, 2, 2])
+
+    def run(count: int) -> list[torch.Tensor]:
+        states = [scorer.start(sources) for _ in range(count)]
+        states = [scorer.advance(state, rows, tokens) for state in states]
+        states = [scorer.advance(state, second, torch.tensor([8, 9, 8, 4])) for state in states]
+        return [state.keys for state in states]
+
+    [alone], [one, other] = run(1), run(2)
+    assert torch.equal(one, alone)
+    assert torch.equal(other, alone)
+    expected = model.force_decode(
+        [sources[n] for n in (0, 3, 0, 0)], [[6, 8, 4], [5, 9, 4], [7, 8, 4], [7, 4, 4]]
+    ).keys[2::3]
+    torch.testing.assert_close(alone, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_state_can_be_scored_again_but_not_advanced_again(zoo: Zoo) -> None:
+    model = zoo.model("marian")
+    scorer: Scorer[ModelState] = ModelScorer(model)
+    state = scorer.start(model.encode_sources(SOURCES))
+    assert torch.equal(scorer.score(state), scorer.score(state))
+    torch.testing.assert_close(scorer.score(state).exp().sum(-1), torch.ones(len(SOURCES)))
+    every = torch.arange(len(SOURCES))
+    scorer.advance(state, every, every)
+    with pytest.raises(ModelError, match="advanced before"):
+        scorer.advance(state, every, every)
+
+
+def test_a_source_too_long_is_an_error(zoo: Zoo) -> None:
+    model = zoo.model("marian")
+    with pytest.raises(ModelError, match="source 1 has 65 tokens"):
+        search(ModelScorer(model), [[3], [3] * 65], BeamSettings())
+
+
+def test_translations_end_where_the_model_has_no_more_positions(zoo: Zoo) -> None:
+    for kind in ("marian", "m2m100", "fsmt", "bart"):
+        model = zoo.model(kind)
+        [[found, *_]] = search(ModelScorer(model), model.encode_sources(["ja"]), BeamSettings(1, max_new_tokens=1000))
+        assert len(found.tokens) <= model.max_length - len(model.start_ids)
+
+
+def test_families_built_like_bart_have_the_fast_step(model: Model) -> None:
+    assert (FastDecoder.fitting(model.hf) is not None) == (type(model.hf.config) in LAYOUTS)
+
+
+def test_a_model_with_other_layers_goes_the_general_way(zoo: Zoo, tmp_path: Path) -> None:
+    class Odd(torch.nn.Linear):
+        """Stands for an adapter or a quantized layer."""
+
+    model = load_model(zoo.copy("marian", tmp_path / "odd"), device="cpu")
+    before = search(ModelScorer(model), model.encode_sources(SOURCES), BeamSettings(2, max_new_tokens=5))
+    first = model.hf.model.decoder.layers[0]
+    odd = Odd(first.fc1.in_features, first.fc1.out_features)
+    odd.load_state_dict(first.fc1.state_dict())
+    first.fc1 = odd
+    assert FastDecoder.fitting(model.hf) is None
+    after = search(ModelScorer(model), model.encode_sources(SOURCES), BeamSettings(2, max_new_tokens=5))
+    assert [[h.tokens for h in each] for each in after] == [[h.tokens for h in each] for each in before]
+
+
+@pytest.mark.shared_data
+def test_a_real_model_translates_as_transformers_does() -> None:
+    model = load_model(Path(os.environ["LACUNA_SHARED"]) / "models" / "de-en-warmstart", device="cpu")
+    nouns, verbs = (
+        ("Der Hund", "Die alte Frau", "Ein Bericht", "Das Haus am See"),
+        ("schläft", "ist neu", "kommt", "fehlt"),
+    )
+    texts = [f"{noun} {verb}{end}" for noun in nouns for verb in verbs for end in (".", " heute wieder nicht.")][:20]
+    found: list[list[Hypothesis]] = decode_all(ModelScorer(model), model.encode_sources(texts), BeamSettings())
+    assert [model.decode(hypotheses[0].tokens) for hypotheses in found] == model.generate(texts)
