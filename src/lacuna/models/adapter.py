@@ -228,7 +228,7 @@ class Model:
 
     def _generation(self, beam: int, length_penalty: float, max_new_tokens: int) -> GenerationConfig:
         search = {"length_penalty": length_penalty, "early_stopping": False} if beam > 1 else {}
-        return GenerationConfig(  # type: ignore[no-untyped-call]
+        return GenerationConfig(
             num_beams=beam,
             do_sample=False,
             max_new_tokens=max_new_tokens,

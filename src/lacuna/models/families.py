@@ -88,7 +88,7 @@ class Family:
 
 
 def _inner_decoder(hf: PreTrainedModel) -> Decoder:
-    decoder: Decoder = hf.get_decoder()  # type: ignore[no-untyped-call]
+    decoder: Decoder = hf.get_decoder()
     return decoder
 
 

@@ -186,7 +186,7 @@ class FastMemory:
 
     def _run_layer(self, number: int, x: torch.Tensor) -> torch.Tensor:
         layer = self._decoder.layers[number]
-        blocks = (
+        blocks: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
             lambda y: self._read_own(layer.own, self._own[number], y),
             lambda y: self._read_source(layer.cross, self._sources[number], y),
             lambda y: layer.fc2(layer.activation(layer.fc1(y))),
@@ -242,4 +242,5 @@ class FastMemory:
 
 def _heads(x: torch.Tensor, heads: int) -> torch.Tensor:
     """Split ``(batch, length, width)`` into ``(batch, heads, length, head)``, laid out for reading."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
+    split: torch.Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
+    return split

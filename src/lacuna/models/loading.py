@@ -64,7 +64,7 @@ def load_model(
         direction = family.direct(hf, tokenizer, languages, name)
     banned = _banned(hf)
     # The folder's habits of generating (FSMT's length penalty of 1.1, say) must not leak into ours.
-    hf.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+    hf.generation_config = GenerationConfig()
     # Taken at full precision, so that a store built in float16 on a GPU fits the same model on a CPU.
     known = None if dtype is torch.float32 else fingerprint_of(hf, tokenizer)
     hf.train(False).requires_grad_(False).to(device=where, dtype=dtype)
@@ -211,7 +211,7 @@ def _quiet() -> Iterator[None]:
     try:
         for logger in loggers:
             logger.setLevel(logging.CRITICAL)
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers_logging.disable_progress_bar()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
@@ -219,4 +219,4 @@ def _quiet() -> Iterator[None]:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
         if bar:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            transformers_logging.enable_progress_bar()

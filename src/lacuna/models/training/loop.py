@@ -126,7 +126,7 @@ class Run:
         share = learning_share(self.counters.step, self._finished(), self._settings)
         batch = make_batch(self._corpus.tokens, pairs, self._pad_id)
         loss, likelihood = batch_loss(self._network, batch, self._settings)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._settings.clip_norm, foreach=True)
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:

@@ -247,7 +247,7 @@ def _finish(
     """Save in half precision; config.json comes last, because its presence means the model is finished."""
     staging = into / "training" / "model"
     network.train(False)
-    network.half().save_pretrained(staging)  # type: ignore[no-untyped-call]
+    network.half().save_pretrained(staging)
     for name in ("model.safetensors", "generation_config.json", "config.json"):
         (staging / name).replace(into / name)
     staging.rmdir()
