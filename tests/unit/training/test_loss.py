@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from lacuna.models.training import loss as loss_module
-from lacuna.models.training.loss import smoothed_cross_entropy, summed_negative_log_likelihood
+from lacuna.models.training.loss import lexical_loss, smoothed_cross_entropy, summed_negative_log_likelihood
 
 
 def make_case(rows: int, dimension: int = 5, vocabulary: int = 11) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -45,3 +45,31 @@ def test_uniform_model_loses_log_of_vocabulary() -> None:
     zero = torch.zeros(4, 3)
     total = summed_negative_log_likelihood(zero, torch.zeros(8, 3), torch.tensor([0, 3, 5, 7]))
     assert total == pytest.approx(4 * 2.0794415)  # ln 8, by hand
+
+
+def test_lexical_loss_equals_ibm_model_1_by_loops() -> None:
+    generator = torch.Generator().manual_seed(5)
+    encoded = torch.randn(3, 4, 6, dtype=torch.float64, generator=generator, requires_grad=True)
+    weight = torch.randn(9, 6, dtype=torch.float64, generator=generator)
+    real = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]])
+    sentences = [[2, 5, 2], [7], [5, 8]]
+    target = torch.tensor([word for sentence in sentences for word in sentence])
+    owners = torch.tensor([number for number, sentence in enumerate(sentences) for _ in sentence])
+    candidates = sorted({word for sentence in sentences for word in sentence})
+    losses = []
+    for number, sentence in enumerate(sentences):
+        states = encoded[number][: int(real[number].sum())]
+        for word in sentence:
+            shares = [(weight[candidates] @ state).softmax(0)[candidates.index(word)] for state in states]
+            losses.append(-torch.stack(shares).mean().log())
+    expected = torch.stack(losses).mean()
+    got = lexical_loss(encoded, real, weight, target, owners)
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(torch.autograd.grad(got, encoded), torch.autograd.grad(expected, encoded))
+
+
+def test_lexical_loss_without_a_mask_counts_every_position() -> None:
+    encoded = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(6))
+    arguments = (torch.eye(4), torch.tensor([0, 1, 3]), torch.tensor([0, 0, 1]))
+    masked = lexical_loss(encoded, torch.ones(2, 3, dtype=torch.long), *arguments)
+    torch.testing.assert_close(lexical_loss(encoded, None, *arguments), masked)

@@ -40,6 +40,9 @@ def make_network(shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, d
         attention_dropout=0.0,
         activation_dropout=0.0,
         scale_embedding=True,
+        # Scaled embeddings then have the size of the positions added to them, and layers pass on what they get;
+        # the library's 0.02 suits wider models, and at this width the encoder may die early in training.
+        init_std=shape.dimension**-0.5,
         share_encoder_decoder_embeddings=True,
         tie_word_embeddings=True,
         bos_token_id=None,
