@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Small tensors: several OpenMP threads that spin on a busy machine cost more than they bring.
-TEST_ENV := OMP_WAIT_POLICY=PASSIVE TOKENIZERS_PARALLELISM=false
+# Two test workers share the cores; OpenMP threads that spin for each other would only slow them down.
+TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .PHONY: help setup demo test test-all lint format bench clean
 
@@ -45,6 +45,8 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/build.py
+	$(BIN)/python benchmarks/translate.py
 
 clean:
 	rm -rf $(VENV) build demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -56,11 +56,14 @@ def test_lexical_loss_equals_ibm_model_1_by_loops() -> None:
     target = torch.tensor([word for sentence in sentences for word in sentence])
     owners = torch.tensor([number for number, sentence in enumerate(sentences) for _ in sentence])
     candidates = sorted({word for sentence in sentences for word in sentence})
+    counts = torch.tensor([target.tolist().count(word) for word in candidates], dtype=torch.float64)
+    mean = torch.stack([encoded[n, place] for n in range(3) for place in range(4) if real[n, place]]).mean(0)
     losses = []
     for number, sentence in enumerate(sentences):
-        states = encoded[number][: int(real[number].sum())]
+        states = [encoded[number, place] - mean for place in range(4) if real[number, place]]
         for word in sentence:
-            shares = [(weight[candidates] @ state).softmax(0)[candidates.index(word)] for state in states]
+            likes = [counts * (weight[candidates] @ state).exp() for state in states]  # frequency times likeness
+            shares = [like[candidates.index(word)] / like.sum() for like in likes]
             losses.append(-torch.stack(shares).mean().log())
     expected = torch.stack(losses).mean()
     got = lexical_loss(encoded, real, weight, target, owners)

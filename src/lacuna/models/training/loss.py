@@ -74,10 +74,13 @@ def lexical_loss(
 ) -> torch.Tensor:
     """Return how badly the encoder's states, each for itself, foretell the words of the translation.
 
-    ``p(word | sentence)`` is the mean over source positions of a softmax of state against output embedding: IBM
-    model 1 with a neural lexicon. It needs no alignment to learn from, and leaves states that hold the translations
-    of their words where the decoder can find them; without it a small model spends most of a short training as a
-    language model that ignores its source. Only the batch's own target words compete, which makes it cheap.
+    ``p(word | sentence)`` is the mean over source positions of a softmax: IBM model 1 with a neural lexicon. It needs
+    no alignment to learn from, and leaves states that hold the translations of their words where the decoder can
+    find them; without it a small model spends most of a short training as a language model that ignores its source.
+    Only the batch's own target words compete, which makes it cheap.
+
+    States are taken relative to their mean, and words start from their frequency in the batch. Otherwise the states
+    would first learn those frequencies, all the same ones, and the encoder would die of it.
 
     :param encoded: The encoder's states: (pairs, source length, dimension).
     :param real: The mask of real source positions, None where all are: (pairs, source length).
@@ -85,12 +88,13 @@ def lexical_loss(
     :param target: The words to foretell: (tokens,).
     :param owners: The pair that each of them belongs to: (tokens,).
     """
-    candidates, places = torch.unique(target, return_inverse=True)
-    scores = (encoded @ weight[candidates].T).log_softmax(-1)  # (pairs, source length, candidates)
-    if real is not None:
-        scores = scores.masked_fill(real[:, :, None] == 0, -torch.inf)
-    lengths = torch.full_like(owners, encoded.shape[1]) if real is None else real.sum(1)[owners]
-    foretold = scores.logsumexp(1)[owners, places] - lengths.log()
+    candidates, places, counts = torch.unique(target, return_inverse=True, return_counts=True)
+    mask = torch.ones(encoded.shape[:2], device=encoded.device) if real is None else real.to(encoded.dtype)
+    lengths = mask.sum(1)
+    mean = (encoded * mask[:, :, None]).sum((0, 1)) / lengths.sum()
+    scores = (encoded - mean) @ weight[candidates].T + counts.log().to(encoded.dtype)  # (pairs, source, candidates)
+    shares = scores.log_softmax(-1).masked_fill(mask[:, :, None] == 0, -torch.inf)
+    foretold = shares.logsumexp(1)[owners, places] - lengths[owners].log()
     return -foretold.mean()
 
 

@@ -40,9 +40,7 @@ def make_network(shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, d
         attention_dropout=0.0,
         activation_dropout=0.0,
         scale_embedding=True,
-        # Scaled embeddings then have the size of the positions added to them, and layers pass on what they get;
-        # the library's 0.02 suits wider models, and at this width the encoder may die early in training.
-        init_std=shape.dimension**-0.5,
+        init_std=shape.dimension**-0.5,  # scaled embeddings then have the size of the positions added to them
         share_encoder_decoder_embeddings=True,
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -52,11 +50,27 @@ def make_network(shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, d
         decoder_start_token_id=pad_id,
     )
     network = MarianMTModel(config)
+    _calm_residuals(network)
     network.config._attn_implementation = "sdpa"
     # What plain `generate` does for a user who says nothing; without a length it would stop at 20 tokens.
     network.generation_config.max_length = shape.max_positions
     network.generation_config.num_beams = 5
     return network
+
+
+@torch.no_grad()
+def _calm_residuals(network: MarianMTModel) -> None:
+    """Start every layer close to passing on what it got (the scaling of GPT-2).
+
+    Otherwise each attention, still even, mixes the sentence's mean into all positions, and by the last layer of the
+    encoder they are nearly the same: a small model may then never find out that its source matters.
+    """
+    for side in (network.model.encoder, network.model.decoder):
+        branches = [
+            weight for name, weight in side.named_parameters() if name.endswith(("out_proj.weight", "fc2.weight"))
+        ]
+        for weight in branches:
+            weight.mul_(len(branches) ** -0.5)
 
 
 def run_network(network: MarianMTModel, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
