@@ -106,11 +106,17 @@ def train_model(
         dev_perplexity=round(perplexity, 4),
         stopped=run.counters.stopped,
         parameters=sum(weight.numel() for weight in network.parameters() if weight.requires_grad),
-        pairs={corpus.name: size for corpus, size in zip(corpora, sizes, strict=True)},
+        pairs=dict(zip(_short_names(corpora), sizes, strict=True)),
         too_long=too_long,
     )
     _finish(network, report, settings, languages, into)
     return report
+
+
+def _short_names(corpora: Sequence[WeightedCorpus]) -> list[str]:
+    """Return file names without folders, unless two are alike: a model need not tell where its text lay."""
+    names = [Path(corpus.name).name for corpus in corpora]
+    return names if len(set(names)) == len(names) else [corpus.name for corpus in corpora]
 
 
 def _plan(
