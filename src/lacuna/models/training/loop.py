@@ -17,7 +17,7 @@ from transformers import MarianMTModel
 
 from lacuna.files import write_text
 from lacuna.models.training.data import Tokens, epoch_batches, make_batch, plain_batches
-from lacuna.models.training.network import batch_loss, batch_negative_log_likelihood, make_optimizers
+from lacuna.models.training.network import batch_loss, batch_negative_log_likelihood, make_optimizer
 from lacuna.models.training.settings import TrainSettings, learning_share
 from lacuna.models.training.state import average_weights, load_state, put_weights, save_state, save_weights
 from lacuna.progress import Progress
@@ -60,14 +60,14 @@ class Run:
         self, network: MarianMTModel, corpus: Corpus, dev: Tokens, settings: TrainSettings, folder: Path
     ) -> None:
         self._network, self._corpus, self._dev, self._settings, self._folder = network, corpus, dev, settings, folder
-        self._optimizers = make_optimizers(network, settings)
+        self._optimizer = make_optimizer(network, settings)
         self._state = folder / "state.safetensors"
         self._log = folder / "log.jsonl"
         self._pad_id: int = network.config.pad_token_id  # type: ignore[assignment]
         self.counters = Counters()
         self._recent: list[tuple[float, int]] = []
         if self._state.exists():
-            self.counters = Counters(**load_state(self._state, network, self._optimizers))
+            self.counters = Counters(**load_state(self._state, network, self._optimizer))
         self._rewind_log()
 
     def go(self, progress: Progress) -> float:
@@ -89,7 +89,7 @@ class Run:
             if self.counters.step % _LOG_EVERY == 0:
                 self._write_log(self._averages())
             if self.counters.step % self._settings.save_every == 0 or self.counters.stopped:
-                save_state(self._state, self._network, self._optimizers, self.counters.as_json())
+                save_state(self._state, self._network, self._optimizer, self.counters.as_json())
             progress.advance(1 if self._settings.steps else spent, self._note())
         final = self._choose_final()
         progress.finish(f"({self.counters.stopped}; dev perplexity {final:.2f})")
@@ -128,11 +128,10 @@ class Run:
         loss, likelihood = batch_loss(self._network, batch, self._settings)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._settings.clip_norm, foreach=True)
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = self._settings.learning_rate * share
-            optimizer.step()
-            optimizer.zero_grad()
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._settings.learning_rate * share
+        self._optimizer.step()
+        self._optimizer.zero_grad()
         self.counters.step += 1
         self.counters.tokens += batch.tokens
         self._recent = [*self._recent[-_LOG_EVERY + 1 :], (float(likelihood), batch.tokens)]
@@ -150,7 +149,7 @@ class Run:
         if self._settings.patience and counters.worse >= self._settings.patience:
             counters.stopped = "no better on dev"
         # A snapshot is named in the state only after it is on disk, and removed only after it is not.
-        save_state(self._state, self._network, self._optimizers, counters.as_json())
+        save_state(self._state, self._network, self._optimizer, counters.as_json())
 
     def _choose_final(self) -> float:
         """Keep the average of the last snapshots if it is better on dev than the last weights."""

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import torch
 from torch.optim import AdamW
-from torch.optim.optimizer import Optimizer
 from transformers import MarianConfig, MarianMTModel
 
 from lacuna.errors import TrainingError
 from lacuna.models.training.data import Batch
 from lacuna.models.training.loss import lexical_loss, smoothed_cross_entropy, summed_negative_log_likelihood
-from lacuna.models.training.muon import Muon
 from lacuna.models.training.settings import Shape, TrainSettings
 from lacuna.models.training.state import put_weights, trained_weights
 from lacuna.models.training.vocabulary import Pieces
@@ -102,23 +100,14 @@ def batch_negative_log_likelihood(network: MarianMTModel, batch: Batch) -> float
     return summed_negative_log_likelihood(run_network(network, batch)[0], network.lm_head.weight, batch.target)
 
 
-def make_optimizers(network: MarianMTModel, settings: TrainSettings) -> list[Optimizer]:
-    """Return Muon for the matrices inside the layers, if asked for, and Adam for the rest.
-
-    Embeddings, biases and norms are not maps between feature spaces; orthogonal updates make no sense for them.
-    """
-    named = [(name, weight) for name, weight in network.named_parameters() if weight.requires_grad]
-    inner = {name for name, weight in named if settings.optimizer == "muon" and weight.ndim == 2 and ".layers." in name}
-    rest = [weight for name, weight in named if name not in inner]
+def make_optimizer(network: MarianMTModel, settings: TrainSettings) -> AdamW:
+    """Return Adam with the decay on matrices only: biases and norms have no scale to lose."""
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
     groups = [
-        {"params": [weight for weight in rest if weight.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [weight for weight in rest if weight.ndim < 2], "weight_decay": 0.0},
+        {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
     ]
-    optimizers: list[Optimizer] = [AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.98), eps=1e-8, fused=True)]
-    if inner:
-        matrices = [weight for name, weight in named if name in inner]
-        optimizers.append(Muon(matrices, settings.learning_rate, weight_decay=settings.weight_decay))
-    return optimizers
+    return AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.98), eps=1e-8, fused=True)
 
 
 def load_network(folder: Path) -> MarianMTModel:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lacuna.errors import SettingError
 
@@ -52,23 +52,21 @@ class TrainSettings:
     :param lexical_weight: How much the encoder's own foretelling of the target words counts beside the loss proper.
     :param decay_share: The last part of the run, over which the learning rate falls to zero.
     :param average: How many of the last checkpoints are averaged into the final weights.
-    :param optimizer: ``muon`` orthogonalizes the updates of the layers' matrices; ``adam`` is Adam throughout.
     :param patience: Evaluations without a better dev perplexity before training stops early; 0 never stops.
     """
 
     hours: float | None = None
     steps: int | None = None
     shape: Shape = field(default_factory=Shape)
-    optimizer: Literal["muon", "adam"] = "muon"
-    learning_rate: float = 1e-3
+    learning_rate: float = 8e-4
     weight_decay: float = 0.01
-    warmup_steps: int = 500
-    decay_share: float = 0.5
+    warmup_steps: int = 200
+    decay_share: float = 0.4
     label_smoothing: float = 0.1
-    lexical_weight: float = 0.5
+    lexical_weight: float = 1.0
     dropout: float = 0.0
     clip_norm: float = 1.0
-    batch_tokens: int = 3072
+    batch_tokens: int = 2048
     evaluate_every: int = 500
     save_every: int = 250
     average: int = 4
@@ -88,7 +86,6 @@ class TrainSettings:
             _need(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         for name in ("label_smoothing", "dropout"):
             _need(0 <= getattr(self, name) < 1, name, getattr(self, name), "0 or more and less than 1")
-        _need(self.optimizer in ("muon", "adam"), "optimizer", self.optimizer, "muon or adam")
         _need(0 < self.decay_share <= 1, "decay_share", self.decay_share, "more than 0, at most 1")
 
     def as_json(self) -> dict[str, Any]:

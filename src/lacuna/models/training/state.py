@@ -21,13 +21,12 @@ from lacuna.errors import TrainingError
 from lacuna.files import atomic_path
 
 
-def save_state(path: Path, network: nn.Module, optimizers: Sequence[Optimizer], counters: Mapping[str, Any]) -> None:
+def save_state(path: Path, network: nn.Module, optimizer: Optimizer, counters: Mapping[str, Any]) -> None:
     """Write everything that the next step depends on."""
     tensors = {f"weight/{name}": weight for name, weight in trained_weights(network).items()}
-    for number, optimizer in enumerate(optimizers):
-        for place, moments in optimizer.state_dict()["state"].items():
-            for name, value in moments.items():
-                tensors[f"moment/{number}/{place}/{name}"] = torch.as_tensor(value)
+    for place, moments in optimizer.state_dict()["state"].items():
+        for name, value in moments.items():
+            tensors[f"moment/{place}/{name}"] = torch.as_tensor(value)
     tensors["random"] = torch.get_rng_state()
     # Copies that share memory (a scalar step of several groups) are refused by the format.
     content = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
@@ -35,7 +34,7 @@ def save_state(path: Path, network: nn.Module, optimizers: Sequence[Optimizer], 
         save_file(content, temporary, metadata={"counters": json.dumps(counters)})
 
 
-def load_state(path: Path, network: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Any]:
+def load_state(path: Path, network: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Put a saved state back and return its counters."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -44,13 +43,12 @@ def load_state(path: Path, network: nn.Module, optimizers: Sequence[Optimizer]) 
     except (SafetensorError, KeyError, ValueError) as error:
         raise TrainingError(f"{path}: not a training state ({error}); remove it to start anew") from error
     put_weights(network, {name.removeprefix("weight/"): t for name, t in tensors.items() if name.startswith("weight/")})
-    for number, optimizer in enumerate(optimizers):
-        moments: dict[int, dict[str, torch.Tensor]] = {}
-        for name, tensor in tensors.items():
-            if name.startswith(f"moment/{number}/"):
-                _, _, place, kind = name.split("/")
-                moments.setdefault(int(place), {})[kind] = tensor
-        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+    moments: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        kind, *place = name.split("/")
+        if kind == "moment":
+            moments.setdefault(int(place[0]), {})[place[1]] = tensor
+    optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
     torch.set_rng_state(tensors["random"])
     return counters
 

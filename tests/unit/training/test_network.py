@@ -1,0 +1,52 @@
+"""The fresh network: the encoder must still tell its positions apart at the top, or the source is never listened to."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from lacuna.models.training.network import make_network, make_optimizer
+from lacuna.models.training.settings import Shape, TrainSettings
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_fresh_encoder_keeps_positions_apart() -> None:
+    torch.manual_seed(0)
+    network = make_network(Shape(), 600, 0, 599, dropout=0.0)
+    source = torch.randint(1, 598, (8, 12), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        states = network.model.encoder(input_ids=source).last_hidden_state.flatten(0, 1)
+    own_share = states.var(0).sum() / states.square().sum(1).mean()  # 0 if all states are the same
+    assert own_share > 0.4
+
+
+def test_scaled_embeddings_are_as_large_as_positions() -> None:
+    torch.manual_seed(0)
+    network = make_network(Shape(), 600, 0, 599, dropout=0.0)
+    embeddings = network.get_input_embeddings().weight[:599] * 256**0.5
+    positions = network.model.encoder.embed_positions.weight
+    assert 0.5 < (embeddings.square().mean() / positions.square().mean()).sqrt().item() < 2
+
+
+def test_weight_decay_spares_biases_and_norms_and_positions_stay() -> None:
+    network = make_network(Shape(1, 1, 32, 64, 2), 400, 0, 399, dropout=0.0)
+    decayed, spared = make_optimizer(network, TrainSettings(steps=1, weight_decay=0.1)).param_groups
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
+    assert all(weight.ndim == 2 for weight in decayed["params"])
+    assert all(weight.ndim == 1 for weight in spared["params"])
+    trained = sum(weight.numel() for group in (decayed, spared) for weight in group["params"])
+    positions = 2 * 256 * 32
+    assert trained == sum(weight.numel() for weight in network.parameters()) - positions
+
+
+def test_documented_defaults_are_the_defaults() -> None:
+    [block] = re.findall(r"```json\n(.*?)```", (DOCS / "train.md").read_text(encoding="utf-8"), re.DOTALL)
+    actual = asdict(TrainSettings(steps=1))
+    for name in ("hours", "steps", "seed"):  # given on the command line
+        del actual[name]
+    assert json.loads(block) == actual
