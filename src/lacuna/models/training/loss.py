@@ -94,7 +94,7 @@ def lexical_loss(
     mean = (encoded * mask[:, :, None]).sum((0, 1)) / lengths.sum()
     scores = (encoded - mean) @ weight[candidates].T + counts.log().to(encoded.dtype)  # (pairs, source, candidates)
     shares = scores.log_softmax(-1).masked_fill(mask[:, :, None] == 0, -torch.inf)
-    foretold = shares.logsumexp(1)[owners, places] - lengths[owners].log()
+    foretold: torch.Tensor = shares.logsumexp(1)[owners, places] - lengths[owners].log()
     return -foretold.mean()
 
 
