@@ -34,7 +34,7 @@ CLEANING = Cleaning(drop_identical=True)
 def fetch_domain(
     name: str,
     languages: Languages,
-    into: Path,
+    into: str | Path,
     *,
     dev: int = DEV,
     test: int = TEST,
@@ -63,6 +63,7 @@ def fetch_domain(
     started = time.monotonic()
     packages = (registry or load_registry()).packages_of(name, languages)
     asked = _asked(name, languages, packages, dev=dev, test=test, seed=seed)
+    into = Path(into)
     manifest = check_folder(into)
     if manifest is not None and manifest.get("asked") == asked and is_whole(into, manifest):
         return FetchReport.of(into, manifest, time.monotonic() - started, already_there=True)
