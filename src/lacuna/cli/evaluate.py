@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lacuna.cli.options import Json
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.evaluation import SystemScore, evaluate_files
 from lacuna.evaluation.scores import LEVEL
@@ -26,7 +27,7 @@ def evaluate(
     target: Annotated[str | None, typer.Option(help="Target language, where the direction is not needed.")] = None,
     samples: Annotated[int, typer.Option(help="Bootstrap samples of the significance test.")] = SAMPLES,
     seed: Annotated[int, typer.Option(help="Seed of the samples; the default is sacreBLEU's.")] = SEED,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Score translations with BLEU, chrF and TER, and test each system's BLEU against the first one's.
 

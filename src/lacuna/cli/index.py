@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.cli.options import Json
 from lacuna.cli.render import BarProgress, print_json, print_table
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def index(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the training sample and of the drawn queries.")] = 1,
     threads: Annotated[int | None, typer.Option(help="CPU threads of faiss; default: all cores.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Make the index of a store, so that it can be searched; an earlier index is replaced.
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.cli.options import Device, Json, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import CleaningReport, clean, read_corpus
 from lacuna.datastore import BuildSettings, StoreReport, build_store, inspect_store, verify_store
-from lacuna.errors import LacunaWarning, SettingError, StoreError
+from lacuna.errors import LacunaWarning, StoreError
 from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
@@ -24,14 +25,14 @@ _DEFAULTS = BuildSettings()
 def build(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
     into: Annotated[Path, typer.Option(help="Folder of the store.")],
-    model: Annotated[str | None, typer.Option(help="Folder or hub name; default: the bundled model.")] = None,
+    model: ModelName = None,
     languages: Annotated[str | None, typer.Option(help="Direction, as in de-en, where needed.")] = None,
     batch_tokens: Annotated[int, typer.Option(help="Tokens through the model at once.")] = _DEFAULTS.batch_tokens,
     shard_rows: Annotated[int, typer.Option(help="Most entries in one file of keys.")] = _DEFAULTS.shard_rows,
     cleaning: Annotated[bool, typer.Option("--clean/--no-clean", help="Drop pairs of no use and duplicates.")] = True,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    json: Json = False,
 ) -> None:
     """Read a corpus through a model and store one entry for every target token.
 
@@ -54,7 +55,7 @@ def build(
 
 def inspect(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Say what is in a store: how many entries, how many of them the model knows, which index, which margins.
 
@@ -65,7 +66,7 @@ def inspect(
 
 def verify(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Json = False,
 ) -> None:
     """Check every byte of a store against its hash, and every column against what it must be.
 
@@ -91,14 +92,9 @@ def _cleaned(corpus: str, languages: Languages | None) -> Callable[[CleaningRepo
 
 def _load(name: str | None, device: str, languages: Languages | None, threads: int | None) -> Model:
     """Load the model; torch and transformers are slow to import, so not before they are needed."""
-    import torch
-
     from lacuna.models import load_model
 
-    if threads is not None and threads < 1:
-        raise SettingError(f"--threads: got {threads}; allowed is 1 or more")
-    if threads is not None:
-        torch.set_num_threads(threads)
+    use_threads(threads)
     return load_model(name, device=device, languages=languages)
 
 

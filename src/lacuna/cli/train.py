@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.cli.options import Json, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import read_corpus
 from lacuna.errors import SettingError
@@ -46,8 +47,8 @@ def train(
     start_from: Annotated[Path | None, typer.Option(help="Start from this model's weights, not at random.")] = None,
     settings: Annotated[Path | None, typer.Option(help="JSON file with further settings (docs/train.md).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, order and vocabulary sample.")] = 1,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; default: all cores.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    threads: Threads = None,
+    json: Json = False,
 ) -> None:
     """Train a small Transformer from scratch and save it as a Hugging Face Marian folder.
 
@@ -56,14 +57,10 @@ def train(
     Example: `lacuna train general.tsv.xz news.tsv@3 --languages de-en --into model --hours 2.5`
     """
     _restart_with_malloc_settings()
-    import torch
-
     from lacuna.models.training import train_model
     from lacuna.models.training.settings import read_settings
 
-    if threads is not None and threads < 1:
-        raise SettingError(f"--threads: got {threads}; allowed is 1 or more")
-    torch.set_num_threads(threads or os.cpu_count() or 1)
+    use_threads(os.cpu_count() if threads is None else threads)
     direction = Languages.parse(languages)
     chosen = replace(read_settings(settings, hours=hours, steps=steps), seed=seed)
     report = train_model(
