@@ -1,7 +1,7 @@
-"""How fast plain beam search is, against transformers' own ``generate`` on the same model and sentences.
+"""How fast beam search is: plain, against transformers' own ``generate``; and with a memory, against plain.
 
-Run ``python benchmarks/translate.py --model FOLDER``. The two take turns, so that whatever else the machine does meets
-both alike; the ratio is what counts, not the tokens per second.
+Run ``python benchmarks/translate.py [--model FOLDER] [--memory STORE]``. The sides take turns, so that whatever else
+the machine does meets all alike; the ratios are what counts, not the tokens per second.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from pathlib import Path
 
 import torch
 
+from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings, decode_all
+from lacuna.index.faiss import use_threads
 from lacuna.models import Model, load_model
 from lacuna.models.stepping import ModelScorer
+from lacuna.translator import Translator, open_memory
 
 PARTS = {
     "de": [
@@ -90,24 +93,53 @@ def compare(model: Model, sources: Sequence[list[int]], batch_size: int, rounds:
     )
 
 
+def compare_memory(translator: Translator, plain: Translator, texts: Sequence[str], rounds: int) -> None:
+    """Print tokens per second with and without the memory at batch 32, and how often weight 0 equals plain."""
+    speeds: dict[str, float] = {}
+    for _ in range(rounds):
+        for name, side in (("plain", plain), ("memory", translator)):
+            start = time.perf_counter()
+            tokens = sum(result.tokens for result in side.translate(texts))
+            speeds[name] = max(speeds.get(name, 0.0), tokens / (time.perf_counter() - start))
+    store, index = translator.memories[0].store, translator.memories[0].index
+    print(
+        f"batch  32: plain {speeds['plain']:.1f} tokens/s, with {store.entries:,} entries ({index.kind}) and "
+        f"k {translator.combiner.k} {speeds['memory']:.1f} tokens/s, {speeds['memory'] / speeds['plain']:.2f} of plain"
+    )
+    silent = Translator(plain.model, translator.memories, Vanilla(k=translator.combiner.k, knn_weight=0.0))
+    pairs = zip(silent.translate(texts), plain.translate(texts), strict=True)
+    print(f"knn_weight 0: {sum(a.text == b.text for a, b in pairs)} of {len(texts)} equal to plain")
+
+
 def main() -> None:
     """Read the command line and compare."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--model", help="a folder or a hub name; otherwise the bundled model")
     parser.add_argument("--sentences", type=Path, help="a file with one source sentence a line; otherwise made up")
     parser.add_argument("--count", type=int, default=64, help="sentences to translate")
+    parser.add_argument("--memory", help="a store with its index, for the speed with a memory")
+    parser.add_argument("--k", type=int, default=8)
+    parser.add_argument("--knn-weight", type=float, default=0.6)
+    parser.add_argument("--temperature", type=float, default=30.0)
     parser.add_argument("--rounds", type=int, default=3, help="times each takes its turn; the best counts")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    use_threads(args.threads)
     model = load_model(args.model)
     if args.sentences:
-        texts = args.sentences.read_text(encoding="utf-8").splitlines()[: args.count]
+        texts = args.sentences.read_text(encoding="utf-8").splitlines()
     else:
         texts = make_up(model.languages.source if model.languages else "de", args.count)
+    texts = [text for text, ids in zip(texts, model.encode_sources(texts), strict=True) if len(ids) < model.max_length]
+    texts = texts[: args.count]
     sources = model.encode_sources(texts)
     compare(model, sources, 32, args.rounds)
     compare(model, sources[: max(1, args.count // 8)], 1, args.rounds)
+    if args.memory:
+        combiner = Vanilla(args.k, args.knn_weight, args.temperature)
+        translator = Translator(model, [open_memory(args.memory)], combiner)
+        compare_memory(translator, Translator(model), texts, args.rounds)
 
 
 if __name__ == "__main__":

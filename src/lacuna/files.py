@@ -22,12 +22,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
-    # mkstemp makes files private; what we publish should follow the user's umask like any other file.
-    umask = os.umask(0)
-    os.umask(umask)
-    temporary.chmod(0o666 & ~umask)
     try:
         yield temporary
+        # mkstemp makes files private, and so does safetensors; what we publish should follow the user's umask.
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
         sync(temporary)
         temporary.replace(path)
         sync(path.parent)

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from bad_input import run_refused
 from lacuna.cli.main import main
+from lacuna.cli.render import BarProgress
+from lacuna.errors import SettingError
 from made_up import make_pairs, write_pairs
 
 Prepare = Callable[[Path], list[str]]
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
 def train(*corpora: object, budget: tuple[str, ...] = ("--steps", "1"), languages: str = "de-en") -> list[str]:
@@ -52,8 +56,10 @@ CASES: dict[str, tuple[Prepare, str]] = {
     "malformed JSONL": (lambda f: train(made(f, "c.jsonl", b'{"source": "a"\n')), "c.jsonl:1"),
     "empty corpus": (lambda f: train(made(f, "c.tsv", b"")), "c.tsv"),
     "weight that is no number": (lambda f: train(str(f / "c.tsv") + "@often"), "@2"),
-    "no budget": (lambda f: train(f / "c.tsv", budget=()), "exactly one"),
+    "no budget": (lambda f: train(f / "c.tsv", budget=()), "exactly one: --hours or --steps"),
     "two budgets": (lambda f: train(f / "c.tsv", budget=("--steps", "1", "--hours", "1")), "exactly one"),
+    "no languages": (lambda f: ["train", "c.tsv", "--into", "new"], "--languages"),
+    "unknown verb": (lambda f: ["trian"], "Did you mean 'train'? (see lacuna --help)"),
     "malformed languages": (lambda f: train(f / "c.tsv", languages="german"), "de-en"),
     "threads of nothing": (lambda f: [*train(f / "c.tsv"), "--threads", "0"], "1 or more"),
     "unknown setting": (unknown_setting, "did you mean steps"),
@@ -69,18 +75,34 @@ def test_one_line_and_exit_code_2(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     prepare, says = CASES[name]
-    arguments = prepare(tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")  # `train` would start itself again
-    monkeypatch.setattr("sys.argv", ["lacuna", *arguments])
+    refused = run_refused(prepare(tmp_path), tmp_path, monkeypatch, capfd)
+    assert says in refused.line
+    assert refused.out == ""
+
+
+def test_a_bar_that_was_broken_off_leaves_the_terminal_in_order(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        BarProgress().start("work", 9)
+        raise SettingError("no good")
+
+    monkeypatch.setattr("lacuna.cli.main.app", lambda **_: fail())
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    with pytest.raises(SystemExit):
+        main()
+    drawn, complaint = capfd.readouterr().err.split(SHOW_CURSOR)
+    assert drawn.startswith(HIDE_CURSOR)
+    assert complaint == "lacuna: no good\n"
+
+
+def test_interrupted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lacuna.cli.evaluate.evaluate_files", interrupt)
+    monkeypatch.setattr("sys.argv", ["lacuna", "evaluate", "reference.txt", "system.txt"])
     with pytest.raises(SystemExit) as ended:
         main()
-    output = capfd.readouterr()
-    complaint = [line for line in output.err.splitlines() if line.startswith("lacuna: ")]
-    assert ended.value.code == 2
-    assert output.out == ""
-    assert len(complaint) == 1
-    assert says in complaint[0]
-    assert "Traceback" not in output.err
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert ended.value.code == 130
+    assert capfd.readouterr().err.startswith("lacuna: interrupted; ")

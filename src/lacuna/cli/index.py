@@ -36,10 +36,13 @@ def index(
     from lacuna.datastore import open_store
     from lacuna.index import build_index, measure_recall, open_index
     from lacuna.index.faiss import use_threads
+    from lacuna.index.recall import check_recall
 
     if threads is not None:
         use_threads(threads)
     opened, progress = open_store(store), BarProgress()
+    if recall:
+        check_recall(opened, k, sample=sample, seed=seed)
     report = build_index(opened, kind, seed=seed, probes=probes, ef=ef, rerank=rerank, progress=progress)
     measured = None
     if recall:

@@ -6,12 +6,19 @@ Exit codes: 0 done; 2 the user can mend it (one line on stderr); 1 our fault (tr
 from __future__ import annotations
 
 import sys
+import warnings
+from typing import Any, TextIO
 
 import typer
 
 from lacuna.cli import demo, evaluate, fetch, index, store, train, translate
-from lacuna.errors import LacunaError
+from lacuna.cli.render import stop_bar
+from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.version import __version__
+
+_INTERRUPTED = 130
+# Every complaint about the words of a command is of this class, for which Typer has no name of its own.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="lacuna",
@@ -49,11 +56,44 @@ def root(
 
 def main() -> None:
     """Run the command line and exit with the code that says how it went."""
+    code, complaint = _run()
+    if complaint:
+        typer.echo(f"lacuna: {' '.join(complaint.split())}", err=True)
+    sys.exit(code)
+
+
+def _run() -> tuple[int, str]:
+    """Run a verb; return the exit code, and what is to be said on stderr."""
+    warnings.showwarning = _show_warning
     try:
-        app()
+        code: int = app(prog_name="lacuna", standalone_mode=False) or 0
     except LacunaError as error:
-        typer.echo(f"lacuna: {' '.join(str(error).split())}", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("lacuna: interrupted; what was finished is kept, the same command goes on from there", err=True)
-        sys.exit(130)
+        return 2, str(error)
+    except _UsageError as error:
+        return 2, _usage_text(error)
+    finally:
+        stop_bar()
+    # Typer itself turns Ctrl-C into this code.
+    if code == _INTERRUPTED:
+        return code, "interrupted; what was finished is kept, the same command goes on from there"
+    return code, ""
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Say our own warnings in one line, without the place in the code; others as Python does."""
+    if issubclass(category, LacunaWarning):
+        typer.echo(f"lacuna: note: {message}", err=True)
+    else:
+        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+def _usage_text(error: Any) -> str:  # noqa: ANN401 - see _UsageError
+    message: str = error.format_message()  # empty where the help was shown instead
+    return message and f"{message.removesuffix('.')} (see {error.ctx.command_path} --help)"

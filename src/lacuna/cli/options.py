@@ -9,19 +9,26 @@ import typer
 from lacuna.errors import SettingError
 
 ModelName = Annotated[str | None, typer.Option("--model", help="Model folder or hub name; the bundled one without it.")]
-MemoryPaths = Annotated[list[str] | None, typer.Option("--memory", help="Store folder; may be given several times.")]
+_MEMORY = typer.Option("--memory", help="Store folder; may be given several times.")
+MemoryPaths = Annotated[list[str], _MEMORY]
+OptionalMemoryPaths = Annotated[list[str] | None, _MEMORY]
 LanguagesOption = Annotated[str | None, typer.Option("--languages", help="Direction, as in de-en.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads; default: all cores.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
+def check_at_least_one(option: str, value: int) -> None:
+    """Refuse a count of nothing."""
+    if value < 1:
+        raise SettingError(f"{option}: got {value}; allowed is 1 or more")
+
+
 def use_threads(threads: int | None) -> None:
     """Set the number of CPU threads of torch and faiss, if one was given."""
     if threads is None:
         return
-    if threads < 1:
-        raise SettingError(f"--threads: got {threads}; allowed is 1 or more")
+    check_at_least_one("--threads", threads)
     import faiss
     import torch
 

@@ -13,6 +13,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, 
 from rich.progress import Progress as RichBar
 from rich.table import Table
 
+_drawn: RichBar | None = None  # a terminal has room for one
+
+
+def stop_bar() -> None:
+    """Give the terminal back, if a bar is on it; one may still be when its work was broken off."""
+    global _drawn
+    if _drawn is not None:
+        _drawn.stop()
+        _drawn = None
+
 
 class BarProgress:
     """Draws bars on a terminal; elsewhere (a log, CI) prints a line every few seconds instead.
@@ -40,6 +50,8 @@ class BarProgress:
                 *columns, TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=self._console
             )
             self._bar.start()
+            global _drawn
+            _drawn = self._bar
             self._task = self._bar.add_task(what, total=total, note="")
         else:
             self._say("started")
@@ -57,7 +69,7 @@ class BarProgress:
     def finish(self, note: str = "") -> None:
         """End the bar with a closing word."""
         if self._bar is not None:
-            self._bar.stop()
+            stop_bar()
             self._bar = None
         seconds = time.monotonic() - self._started
         self._console.print(f"{self._what}: done in {seconds:,.1f} s {note}".rstrip(), highlight=False, soft_wrap=True)

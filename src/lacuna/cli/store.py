@@ -12,7 +12,16 @@ import typer
 from lacuna.cli.options import Device, Json, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import CleaningReport, clean, read_corpus
-from lacuna.datastore import BuildSettings, StoreReport, build_store, inspect_store, verify_store
+from lacuna.datastore import (
+    BuildSettings,
+    PredictionReport,
+    StoreReport,
+    build_store,
+    compare_predictions,
+    inspect_store,
+    open_store,
+    verify_store,
+)
 from lacuna.errors import LacunaWarning, StoreError
 from lacuna.records import Languages, SentencePair
 
@@ -66,6 +75,10 @@ def inspect(
 
 def verify(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
+    keys: Annotated[bool, typer.Option("--keys", help="Also ask the model whether the keys are its own.")] = False,
+    model: ModelName = None,
+    device: Device = "auto",
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Check every byte of a store against its hash, and every column against what it must be.
@@ -75,8 +88,9 @@ def verify(
     Example: `lacuna verify it/store`
     """
     report = verify_store(store, BarProgress())
+    predictions = _ask_model(store, model, device, threads) if keys and report.sound else None
     if json:
-        print_json(report.as_json())
+        print_json(report.as_json() | ({"predictions": predictions.as_json()} if predictions else {}))
     else:
         for problem in report.problems:
             typer.echo(problem)
@@ -84,6 +98,16 @@ def verify(
         raise StoreError(f"{store}: {len(report.problems)} problems; copy the store again, or build it again")
     if not json:
         typer.echo(f"{store}: sound; {report.entries:,} entries, {report.files:,} files, {report.bytes / 1e6:,.1f} MB")
+    if predictions and not json:
+        typer.echo(f"predictions: {predictions.mismatches:,} of {predictions.entries:,} differ from those of the keys")
+    if predictions and not predictions.sound:
+        raise StoreError(f"{store}: its keys do not give its predictions; build it again with this model")
+
+
+def _ask_model(store: Path, name: str | None, device: str, threads: int | None) -> PredictionReport:
+    model, opened = _load(name, device, None, threads), open_store(store)
+    opened.check_model(model.fingerprint)
+    return compare_predictions(opened, model.predict, BarProgress())
 
 
 def _cleaned(corpus: str, languages: Languages | None) -> Callable[[CleaningReport], Iterator[SentencePair]]:

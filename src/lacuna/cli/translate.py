@@ -7,20 +7,33 @@ import sys
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Device, Json, LanguagesOption, MemoryPaths, ModelName, Threads, use_threads
+from lacuna.cli.options import (
+    Device,
+    Json,
+    LanguagesOption,
+    MemoryPaths,
+    ModelName,
+    OptionalMemoryPaths,
+    Threads,
+    check_at_least_one,
+    use_threads,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.errors import CorpusError
+from lacuna.errors import CorpusError, SettingError
 from lacuna.records import Languages
+
+if TYPE_CHECKING:
+    from lacuna.translator import Memory
 
 
 def translate(
     file: Annotated[Path | None, typer.Argument(help="One sentence per line; standard input without it.")] = None,
     model: ModelName = None,
-    memory: MemoryPaths = None,
+    memory: OptionalMemoryPaths = None,
     k: Annotated[int, typer.Option(help="Neighbors per token.")] = 8,
     knn_weight: Annotated[float, typer.Option(help="Share of the memory: 0 is the model alone.")] = 0.5,
     temperature: Annotated[float, typer.Option(help="Divides squared distances.")] = 10.0,
@@ -44,11 +57,13 @@ def translate(
     from lacuna.translator import Translator, open_memory
 
     use_threads(threads)
+    check_at_least_one("--batch-size", batch_size)
     combiner = Vanilla(k, knn_weight, temperature)
     settings = BeamSettings(beam=beam, length_penalty=length_penalty)
     direction = Languages.parse(languages) if languages else None
     lines = _read_lines(file)
     memories = [open_memory(path) for path in memory or []]
+    _check_k(k, memories)
     translator = Translator(load_model(model, device=device, languages=direction), memories, combiner, settings)
     for result in translator.translate(lines, evidence=json, batch_size=batch_size, progress=BarProgress()):
         content = {"text": result.text, "score": result.score, "steps": [asdict(step) for step in result.steps]}
@@ -57,7 +72,7 @@ def translate(
 
 def tune(
     dev: Annotated[str, typer.Argument(help="Dev corpus.")],
-    memory: MemoryPaths = None,
+    memory: MemoryPaths,
     model: ModelName = None,
     languages: LanguagesOption = None,
     pairs: Annotated[int, typer.Option(help="At most this many dev pairs.")] = 2000,
@@ -75,8 +90,9 @@ def tune(
     from lacuna.translator import tune as find_settings
 
     use_threads(threads)
+    check_at_least_one("--pairs", pairs)
     direction = Languages.parse(languages) if languages else None
-    memories = [open_memory(path) for path in memory or []]
+    memories = [open_memory(path) for path in memory]
     chosen = list(islice(read_corpus(dev, languages=direction), pairs))
     trials = find_settings(
         load_model(model, device=device, languages=direction), memories, chosen, progress=BarProgress()
@@ -92,6 +108,13 @@ def tune(
         )
     else:
         print_table("Best settings on dev", names, rows[:10])
+
+
+def _check_k(k: int, memories: list[Memory]) -> None:
+    """Refuse more neighbors than the memories have entries: a search would fill the other places with nothing."""
+    entries = sum(memory.store.entries for memory in memories)
+    if memories and k > entries:
+        raise SettingError(f"k: got {k:,}, but there are only {entries:,} entries; allowed is 1 to {entries:,}")
 
 
 def _read_lines(file: Path | None) -> list[str]:

@@ -7,24 +7,57 @@ Knows nothing of stores, of search, or of text.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
 
+def _no_keys() -> torch.Tensor:
+    raise LookupError("these neighbors were found without their keys")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Neighbors:
+    """What was found for a batch of queries, nearest first.
+
+    :param distances: Squared L2, ascending; infinite where there are fewer than k neighbors: (queries, k).
+    :param values: The neighbors' tokens; -1 where there is none: (queries, k).
+    :param log_weights: Logarithm of how many entries each one stands for, 0 where there is none; ``None`` where each
+        stands for itself: (queries, k).
+    :param queries: What was searched with: (queries, dimension).
+    :param read_keys: Reads the neighbors' keys, zeros where there is none, for combiners that look at more than
+        distances: (queries, k, dimension).
+    """
+
+    distances: torch.Tensor
+    values: torch.Tensor
+    log_weights: torch.Tensor | None = None
+    queries: torch.Tensor | None = None
+    read_keys: Callable[[], torch.Tensor] = _no_keys
+
+
 class Combiner(Protocol):
-    """Turns distances and values of k neighbors into masses."""
+    """Turns k neighbors into masses."""
 
     @property
     def k(self) -> int:
         """Return how many neighbors it wants."""
 
-    def mass(self, distances: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Return the mass of each neighbor: (queries, k).
+    def mass(self, found: Neighbors) -> torch.Tensor:
+        """Return the mass of each neighbor, 0 where there is none: (queries, k)."""
 
-        :param distances: Squared L2, ascending; infinite where there are fewer than k neighbors: (queries, k).
-        :param values: The neighbors' tokens; -1 where there is none: (queries, k).
-        """
+
+def kernel_weights(found: Neighbors, scores: torch.Tensor) -> torch.Tensor:
+    """Return the softmax of the neighbors' scores, each counted as often as it stands for an entry: (queries, k).
+
+    A query without any neighbor gets zeros.
+    """
+    if found.log_weights is not None:
+        scores = scores + found.log_weights
+    present = torch.where(found.values >= 0, scores, -torch.inf)
+    return torch.nan_to_num(torch.softmax(present, dim=1), nan=0.0)
 
 
 def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

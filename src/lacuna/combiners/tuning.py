@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lacuna.combiners.vanilla import Vanilla
 
-KS = (1, 2, 4, 8, 16, 32)
+KS = (1, 2, 4, 8, 16, 32, 64)
 TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(20))
 
@@ -28,11 +28,13 @@ class DevRetrievals:
     :param log_p_gold: The model's log-probability of the gold token: (tokens,).
     :param distances: Squared, ascending, infinite where there is no neighbor: (tokens, k).
     :param says_gold: Whether the neighbor's value is the gold token: (tokens, k).
+    :param weights: How many entries each neighbor stands for, where some were merged: (tokens, k).
     """
 
     log_p_gold: NDArray[np.float32]
     distances: NDArray[np.float32]
     says_gold: NDArray[np.bool_]
+    weights: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ def memory_probability(dev: DevRetrievals, k: int, temperature: float) -> tuple[
     nearest = distances.min(axis=1, initial=np.inf)
     has_any = np.isfinite(nearest)
     scores = np.exp(-(distances - np.where(has_any, nearest, 0.0)[:, None]) / temperature)
+    if dev.weights is not None:
+        scores *= dev.weights[:, :k]
     total = scores.sum(axis=1)
     said = (scores * dev.says_gold[:, :k]).sum(axis=1)
     return np.divide(said, total, out=np.zeros_like(said), where=total > 0), has_any

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from lacuna.combiners.base import Neighbors, kernel_weights
 from lacuna.errors import SettingError
 
 
@@ -30,8 +31,6 @@ class Vanilla:
         if not self.temperature > 0:
             raise SettingError(f"temperature: got {self.temperature}; allowed is more than 0")
 
-    def mass(self, distances: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def mass(self, found: Neighbors) -> torch.Tensor:
         """Return ``knn_weight * softmax(-distances / temperature)``; a query without neighbors gets no mass."""
-        scores = torch.where(values >= 0, -distances / self.temperature, -torch.inf)
-        weights = torch.softmax(scores, dim=1)
-        return self.knn_weight * torch.nan_to_num(weights, nan=0.0)
+        return self.knn_weight * kernel_weights(found, -found.distances / self.temperature)

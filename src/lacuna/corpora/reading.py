@@ -97,6 +97,8 @@ def _prefixed(prefix: Path, languages: Languages | None) -> tuple[Path, Path]:
         if left or right:
             missing = languages.target if left else languages.source
             raise CorpusError(f"{prefix}: there is {left or right} but no {prefix}.{missing}; both sides are needed")
+        if siblings and not prefix.exists():
+            raise CorpusError(f"{prefix}: no files for {languages}; there are {', '.join(siblings)}: name two of these")
     elif siblings and not prefix.is_file():
         raise CorpusError(
             f"{prefix}: languages are missing; for the files {', '.join(siblings)} say which two, as in de-en"

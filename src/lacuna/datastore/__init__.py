@@ -5,6 +5,7 @@ from lacuna.datastore.checks import VerifyReport, verify_store
 from lacuna.datastore.columns import Keys
 from lacuna.datastore.inspecting import StoreReport, inspect_store
 from lacuna.datastore.manifest import BuildSettings, Manifest
+from lacuna.datastore.predictions import PredictionReport, compare_predictions
 from lacuna.datastore.sentences import SentenceTable
 from lacuna.datastore.store import Store, open_store
 
@@ -12,11 +13,13 @@ __all__ = [
     "BuildSettings",
     "Keys",
     "Manifest",
+    "PredictionReport",
     "SentenceTable",
     "Store",
     "StoreReport",
     "VerifyReport",
     "build_store",
+    "compare_predictions",
     "inspect_store",
     "open_store",
     "verify_store",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
-from lacuna.datastore.columns import KEY_SUM, record_of, shard_folder, write_shard
+from lacuna.datastore.columns import write_mean, write_shard
 from lacuna.datastore.manifest import (
     UNFINISHED,
     BuildSettings,
@@ -27,10 +27,9 @@ from lacuna.datastore.manifest import (
     write_record,
 )
 from lacuna.datastore.resuming import begin, finish, look_into, pass_over, sweep, writing
-from lacuna.datastore.store import MEAN, Store, open_store
+from lacuna.datastore.store import Store, open_store
 from lacuna.datastore.windows import Encoder, Meter, Window, cut_windows, make_batches
 from lacuna.errors import LacunaWarning, SettingError, StoreError
-from lacuna.files import atomic_path
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
 from lacuna.version import __version__
@@ -210,15 +209,11 @@ def _half(keys: NDArray[np.float32], name: str) -> NDArray[np.float16]:
 
 
 def _finish(folder: Path, state: Unfinished) -> Store:
-    entries = sum(shard.rows for shard in state.shards)
-    total = np.zeros(state.dimension, dtype=np.float64)
-    for number in range(len(state.shards)):
-        total += np.load(shard_folder(folder, number) / f"{KEY_SUM}.npy", allow_pickle=False)
-    with writing(folder), atomic_path(folder / MEAN) as temporary, temporary.open("wb") as file:
-        np.save(file, (total / entries).astype(np.float32), allow_pickle=False)
+    with writing(folder):
+        mean = write_mean(folder, state.shards, state.dimension)
     manifest = Manifest(
         lacuna=state.lacuna,
-        entries=entries,
+        entries=sum(shard.rows for shard in state.shards),
         sentences=sum(shard.sentences for shard in state.shards),
         skipped=state.corpus.skipped,
         dimension=state.dimension,
@@ -226,7 +221,7 @@ def _finish(folder: Path, state: Unfinished) -> Store:
         model=state.model,
         corpus=state.corpus,
         settings=state.settings,
-        mean=record_of(folder / MEAN),
+        mean=mean,
         shards=state.shards,
     )
     finish(folder, manifest)

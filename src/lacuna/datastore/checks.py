@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from lacuna.datastore.columns import (
     COLUMNS,
     KEYS,
+    MEAN,
+    OPTIONAL,
     SENTENCES,
     SHARD_FILES,
     STARTS,
@@ -24,9 +26,9 @@ from lacuna.datastore.columns import (
     record_of,
     shard_folder,
 )
-from lacuna.datastore.manifest import FileRecord, Manifest, ShardRecord, read_manifest
+from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, ShardRecord, read_manifest
 from lacuna.datastore.sentences import line_to_pair
-from lacuna.datastore.store import MEAN, check_size
+from lacuna.datastore.store import check_size
 from lacuna.errors import StoreError
 from lacuna.progress import SILENT, Progress
 
@@ -98,6 +100,10 @@ def _stray(folder: Path, manifest: Manifest) -> Iterator[str]:
     for entry in sorted(shards.iterdir()) if shards.is_dir() else []:
         if entry.name not in noted:
             yield f"{entry}: not in the manifest"
+    for name in OPTIONAL:
+        having = sum(f"{name}.npy" in shard.files for shard in manifest.shards)
+        if 0 < having < len(manifest.shards):
+            yield f"{folder / MANIFEST}: {name}.npy is in {having} of {len(manifest.shards)} shards, not in all or none"
 
 
 def _check_files(folder: Path, number: int, shard: ShardRecord) -> Iterator[str]:
@@ -128,7 +134,8 @@ def _check_contents(
     """Check one shard whose bytes are as they were written, and add its keys to ``total``."""
     home, shard = shard_folder(folder, number), manifest.shards[number]
     try:
-        columns = {name: map_array(home / f"{name}.npy", dtype, (shard.rows,)) for name, dtype in COLUMNS.items()}
+        present = COLUMNS | {name: dtype for name, dtype in OPTIONAL.items() if f"{name}.npy" in shard.files}
+        columns = {name: map_array(home / f"{name}.npy", dtype, (shard.rows,)) for name, dtype in present.items()}
         keys = map_array(home / f"{KEYS}.npy", np.float16, (shard.rows, manifest.dimension))
         starts = map_array(home / f"{STARTS}.npy", np.int64, (shard.sentences + 1,))
     except StoreError as error:
@@ -146,6 +153,7 @@ def _check_contents(
     for name, wrong in (("log_p_gold", columns["log_p_gold"] > 0), ("entropy", columns["entropy"] < 0)):  # type: ignore[operator]
         if wrong.any() or np.isnan(columns[name]).any():
             yield f"{home / f'{name}.npy'}: holds numbers that no probability gives"
+    yield from _check_weights(home, columns.get("weights"))
     yield from _check_order(home, columns, manifest)
     yield from _check_keys(home, keys, total)
     yield from _check_sentences(home, starts)
@@ -154,6 +162,11 @@ def _check_contents(
 def _check_range(path: Path, column: NDArray[np.generic], low: int, high: int) -> Iterator[str]:
     if len(column) and not low <= int(column.min()) <= int(column.max()) < high:
         yield f"{path}: holds {column.min()} to {column.max()}, allowed is {low} to {high - 1}"
+
+
+def _check_weights(home: Path, weights: NDArray[np.generic] | None) -> Iterator[str]:
+    if weights is not None and not (np.isfinite(weights) & (weights > 0)).all():  # type: ignore[operator]
+        yield f"{home / 'weights.npy'}: holds weights that are not finite and above 0"
 
 
 def _check_order(home: Path, columns: dict[str, NDArray[np.generic]], manifest: Manifest) -> Iterator[str]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lacuna.datastore.manifest import FileRecord, ShardRecord
 from lacuna.datastore.sentences import line_starts
 from lacuna.errors import StoreError
-from lacuna.files import sync
+from lacuna.files import atomic_path, sync
 
 KEYS = "keys"
 # One number for each entry. Token ids fit 32 bits with room; 16 would overflow from vocabularies of 32,768 on.
@@ -29,6 +29,9 @@ COLUMNS: dict[str, type[np.generic]] = {
     "sentence": np.int32,
     "position": np.int32,
 }
+# What a store may have besides: in all of its shards or in none.
+OPTIONAL: dict[str, type[np.generic]] = {"weights": np.float32}
+MEAN = "mean.npy"
 SENTENCES = "sentences.jsonl"
 STARTS = "sentence_starts"
 KEY_SUM = "key_sum"
@@ -58,7 +61,7 @@ def write_shard(
     """Write a shard under a temporary name, force it to disk, and give it its name.
 
     :param keys: ``(rows, dimension)``.
-    :param columns: All of :data:`COLUMNS`.
+    :param columns: All of :data:`COLUMNS`, and any of :data:`OPTIONAL`.
     :param lines: The sentence pairs of the shard, from :func:`~lacuna.datastore.sentences.pair_to_line`.
     """
     final = shard_folder(store, number)
@@ -66,14 +69,15 @@ def write_shard(
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     arrays: dict[str, NDArray[np.generic]] = {KEYS: keys}
-    arrays |= {name: columns[name].astype(dtype, copy=False) for name, dtype in COLUMNS.items()}
+    present = COLUMNS | {name: dtype for name, dtype in OPTIONAL.items() if name in columns}
+    arrays |= {name: columns[name].astype(dtype, copy=False) for name, dtype in present.items()}
     # Kept for each shard, so that the mean of all keys is the same however often a build was broken off.
     arrays |= {KEY_SUM: keys.sum(axis=0, dtype=np.float64), STARTS: line_starts(lines)}
     for name, array in arrays.items():
         np.save(temporary / f"{name}.npy", array, allow_pickle=False)
     (temporary / SENTENCES).write_bytes(b"".join(lines))
-    files = {name: record_of(temporary / name) for name in SHARD_FILES}
-    for name in SHARD_FILES:
+    files = {path.name: record_of(path) for path in sorted(temporary.iterdir())}
+    for name in files:
         sync(temporary / name)
     sync(temporary)
     # What is there already was written before a break, but not yet noted: it is the same, or a part of it.
@@ -81,6 +85,16 @@ def write_shard(
     temporary.replace(final)
     sync(final.parent)
     return ShardRecord(rows=len(keys), sentences=len(lines), files=files)
+
+
+def write_mean(store: Path, shards: Sequence[ShardRecord], dimension: int) -> FileRecord:
+    """Write the mean of all keys, from the sums of the shards."""
+    total = np.zeros(dimension, dtype=np.float64)
+    for number in range(len(shards)):
+        total += np.load(shard_folder(store, number) / f"{KEY_SUM}.npy", allow_pickle=False)
+    with atomic_path(store / MEAN) as temporary, temporary.open("wb") as file:
+        np.save(file, (total / sum(shard.rows for shard in shards)).astype(np.float32), allow_pickle=False)
+    return record_of(store / MEAN)
 
 
 def map_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:

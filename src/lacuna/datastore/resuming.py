@@ -34,6 +34,7 @@ def look_into(folder: Path, wanted: Unfinished) -> Manifest | Unfinished:
     found: Manifest | Unfinished
     try:
         if not folder.exists():
+            _check_place(folder)
             return wanted
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
@@ -109,6 +110,14 @@ def writing(folder: Path) -> Iterator[None]:
         raise StoreError(
             f"{folder}: cannot be written ({reason}); free space or mend the permissions, then run the same command"
         ) from error
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse, before any work, a folder that could not be made."""
+    place = next(parent for parent in folder.parents if parent.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        reason = "permission is missing" if place.is_dir() else "it is not a folder"
+        raise StoreError(f"{folder}: cannot be written below {place} ({reason}); name another folder")
 
 
 def _refuse_other_build(folder: Path, found: Manifest | Unfinished, wanted: Unfinished) -> None:

@@ -13,14 +13,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.datastore.columns import COLUMNS, KEYS, SENTENCES, STARTS, Keys, map_array, map_bytes
+from lacuna.datastore.columns import COLUMNS, KEYS, MEAN, OPTIONAL, SENTENCES, STARTS, Keys, map_array, map_bytes
 from lacuna.datastore.columns import shard_folder as folder_of
 from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, read_manifest
 from lacuna.datastore.sentences import SentenceTable
 from lacuna.errors import StoreError
 from lacuna.files import sha256_of
-
-MEAN = "mean.npy"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +92,13 @@ class Store:
         """The place of the value in its target sentence, from 0."""
         return cast(NDArray[np.int32], self._column("position"))
 
+    @cached_property
+    def weights(self) -> NDArray[np.float32] | None:
+        """How many entries each one stands for, where a store was made by merging some; otherwise None."""
+        if not any("weights.npy" in shard.files for shard in self.manifest.shards):
+            return None
+        return cast(NDArray[np.float32], self._column("weights"))
+
     def check_model(self, fingerprint: str) -> None:
         """Refuse a model whose keys are not comparable with those in the store."""
         built_with = self.manifest.model
@@ -104,11 +109,12 @@ class Store:
             )
 
     def _column(self, name: str) -> NDArray[np.generic]:
+        dtype = (COLUMNS | OPTIONAL)[name]
         pieces = [
-            map_array(folder_of(self.path, number) / f"{name}.npy", COLUMNS[name], (shard.rows,))
+            map_array(folder_of(self.path, number) / f"{name}.npy", dtype, (shard.rows,))
             for number, shard in enumerate(self.manifest.shards)
         ]
-        column = np.concatenate(pieces) if pieces else np.empty(0, COLUMNS[name])
+        column = np.concatenate(pieces) if pieces else np.empty(0, dtype)
         column.flags.writeable = False
         return column
 

@@ -39,8 +39,9 @@ class BeamSettings:
     max_length_offset: int = 10
 
     def __post_init__(self) -> None:
-        if min(self.beam, self.max_new_tokens) < 1:
-            raise SettingError(f"beam and max_new_tokens must be 1 or more, got {self.beam} and {self.max_new_tokens}")
+        for name in ("beam", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name}: got {getattr(self, name)}; allowed is 1 or more")
         if not -10 <= self.length_penalty <= 10:
             raise SettingError(f"length_penalty must be from -10 to 10, got {self.length_penalty}; 1 is usual")
         if self.max_length_factor is not None and not 0 <= self.max_length_factor <= 1000:

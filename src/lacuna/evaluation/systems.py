@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.corpora.base import normalize_language
-from lacuna.errors import EvaluationError, MissingExtra
+from lacuna.errors import EvaluationError, MissingExtra, SettingError
 from lacuna.evaluation.scores import LEVEL, Score, SystemScore
 from lacuna.evaluation.significance import (
     BLEU_COLUMNS,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # sacreBLEU takes a fifth of a second to import, and `lacuna 
 
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")  # kana and Chinese characters
 _LETTER = re.compile(r"[^\W\d_]")
+_CODE = re.compile(r"[a-z]{2,3}")
+_BY_CHARACTER = ("zh", "ja")
 
 
 def evaluate_systems(
@@ -116,15 +118,15 @@ def _check(references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> N
 
 def _main_language(references: Sequence[str], target_language: str | None) -> str:
     """Return the code sacreBLEU knows (``zh`` of ``zh_TW``), or empty where the language makes no difference."""
-    if target_language is not None:
-        return normalize_language(target_language).partition("-")[0]
+    language = "" if target_language is None else normalize_language(target_language).partition("-")[0]
+    if target_language is not None and not _CODE.fullmatch(language):
+        raise SettingError(f"target language: got {target_language!r}; write its code, as in en, zh or pt_BR")
     text = "".join(references)
-    if 2 * len(_UNSPACED.findall(text)) > len(_LETTER.findall(text)):
+    if language not in _BY_CHARACTER and 2 * len(_UNSPACED.findall(text)) > len(_LETTER.findall(text)):
         # Tokenizer 13a would take whole sentences for words: a number, but a meaningless one.
-        raise EvaluationError(
-            "references: mostly Chinese or Japanese characters, but no target language; say which, as in --target zh"
-        )
-    return ""
+        got = f"the target language is {language}" if language else "no target language"
+        raise EvaluationError(f"references: mostly Chinese or Japanese characters, but {got}; say --target zh or ja")
+    return language
 
 
 def _metrics(references: Sequence[str], language: str) -> tuple[BLEU, CHRF, TER]:
@@ -133,7 +135,7 @@ def _metrics(references: Sequence[str], language: str) -> tuple[BLEU, CHRF, TER]
     from sacrebleu.metrics.ter import TER
 
     # Without these two, TER counts an unspaced sentence as one word.
-    by_character = language in ("zh", "ja")
+    by_character = language in _BY_CHARACTER
     return (
         _bleu(language, references=[references]),
         CHRF(references=[references]),

@@ -20,6 +20,8 @@ MISSING = -1
 # Elements of float64 that a re-computation of distances holds at once (32 MiB).
 _ELEMENTS = 1 << 22
 
+_LARGEST_SEED = (1 << 31) - 1
+
 
 class Neighborhood(NamedTuple):
     """The nearest entries of each query, nearest first, equal distances by id.
@@ -100,6 +102,12 @@ def check_queries(queries: NDArray[np.float32], k: int, dimension: int) -> NDArr
             f"{int(broken.argmax())}; look for an overflow in the model (float16?)"
         )
     return checked
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that numpy or faiss cannot take; callers ask this before slow work."""
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise IndexingError(f"seed: got {seed}; allowed: 0 to {_LARGEST_SEED}")
 
 
 def empty_neighborhood(queries: int, k: int) -> Neighborhood:

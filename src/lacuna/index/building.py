@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lacuna.errors import IndexingError
 from lacuna.files import sha256_of, sync
-from lacuna.index.base import KeyStore, VectorIndex
+from lacuna.index.base import KeyStore, VectorIndex, check_seed
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, make_index, read_faiss, write_faiss
 from lacuna.index.kinds import AUTO, Kind, choose_kind, search_settings
@@ -78,14 +81,17 @@ def build_index(
     :param training_rows: Keys drawn for training, where the kind is trained.
     """
     started = time.monotonic()
+    check_seed(seed)
     identity = store_identity(store)
     rows, dimension = store.keys.rows, store.keys.dimension
     choice = choose_kind(kind, rows, dimension)
     settings = search_settings(choice.kind, probes, ef, rerank)
-    trained, data = 0, None
+    folder, trained, data = store.path / FOLDER, 0, None
+    _check_place(folder)
     if not choice.kind.is_exact:
         index, trained = make_index(store, choice.kind, seed, training_rows, progress)
-        data = _write_data(store.path / FOLDER, index)
+        with _writing(folder):
+            data = _write_data(folder, index)
     manifest = IndexManifest(
         asked=kind,
         kind=choice.kind.name,
@@ -101,9 +107,10 @@ def build_index(
         data=data,
         notes=_notes(choice.kind, trained),
     )
-    write_manifest(store, manifest)
-    _remove_earlier(store.path / FOLDER, data)
-    return IndexReport(store.path / FOLDER, manifest, time.monotonic() - started)
+    with _writing(folder):
+        write_manifest(store, manifest)
+        _remove_earlier(folder, data)
+    return IndexReport(folder, manifest, time.monotonic() - started)
 
 
 def open_index(
@@ -126,6 +133,26 @@ def open_index(
     if manifest.data is None:
         return ExactIndex(store)
     return FaissIndex(read_faiss(str(checked_data(store, manifest.data))), store, kind, settings)
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse what cannot be written before the slow work, not after it."""
+    place = folder if folder.exists() else folder.parent
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise _unwritable(folder, "permission is missing" if place.is_dir() else "it is not a folder")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn a failure to write into an error that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(folder, error.strerror) from error
+
+
+def _unwritable(folder: Path, reason: str | None) -> IndexingError:
+    return IndexingError(f"{folder}: cannot be written ({reason}); free space, mend the permissions or move it away")
 
 
 def _write_data(folder: Path, index: Any) -> DataFile:  # noqa: ANN401 - faiss has no types

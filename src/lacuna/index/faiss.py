@@ -221,5 +221,7 @@ def _own_errors(what: str, way_out: str = "use --kind exact or another kind") ->
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        reason = re.sub(r"^Error in .*? at \S+?:\d+: (Error: )?", "", str(error)) or type(error).__name__
+        reason = (
+            re.sub(r"^Error in .*? at \S+?:\d+: (Error: )?('.*?' failed: )?", "", str(error)) or type(error).__name__
+        )
         raise IndexingError(f"{what}: {reason}; {way_out}") from error

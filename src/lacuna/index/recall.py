@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.errors import IndexingError
-from lacuna.index.base import MISSING, KeyStore, Neighborhood, VectorIndex, nearest, true_distances
+from lacuna.index.base import MISSING, KeyStore, Neighborhood, VectorIndex, check_seed, nearest, true_distances
 from lacuna.index.exact import ExactIndex
 from lacuna.progress import SILENT, Progress
 
@@ -76,12 +76,14 @@ def measure_recall(
     :param sample: Keys drawn as queries; each is left out of its own neighborhood.
     :param queries: Queries to use instead, as the decoder states of a dev set. # (queries, dimension)
     """
-    sizes = sorted({k} if isinstance(k, int) else set(k))
+    sizes = _sizes(k)
     own = None
     if queries is None:
+        check_recall(store, sizes, sample=sample, seed=seed)
         own = _draw(store, sample, seed)
         queries = store.keys.gather(own).astype(np.float32)
-    _check(store, sizes, len(queries), own is not None)
+    else:
+        _check(sizes, len(queries), store.keys.rows)
     most = sizes[-1] + (own is not None)
     progress.start(f"measuring recall with {len(queries):,} queries")
     found, seconds = _timed(index, queries, most)
@@ -101,18 +103,28 @@ def measure_recall(
     )
 
 
-def _draw(store: KeyStore, sample: int, seed: int) -> NDArray[np.int64]:
+def check_recall(store: KeyStore, k: int | Sequence[int], *, sample: int, seed: int) -> None:
+    """Refuse what cannot be measured with keys of the store itself; callers ask this before slow work."""
     if sample < 1:
         raise IndexingError(f"sample: got {sample}; allowed: 1 or more")
+    check_seed(seed)
+    _check(_sizes(k), min(sample, store.keys.rows), store.keys.rows - 1)
+
+
+def _sizes(k: int | Sequence[int]) -> list[int]:
+    return sorted({k} if isinstance(k, int) else set(k))
+
+
+def _draw(store: KeyStore, sample: int, seed: int) -> NDArray[np.int64]:
     rng = np.random.default_rng(seed)
     drawn = rng.choice(store.keys.rows, size=min(sample, store.keys.rows), replace=False)
     return np.sort(drawn).astype(np.int64)
 
 
-def _check(store: KeyStore, sizes: list[int], queries: int, without_self: bool) -> None:
-    if not queries or not sizes or not store.keys.rows:
+def _check(sizes: list[int], queries: int, most: int) -> None:
+    """Refuse a k that is not within 1 to ``most``, the entries that a query can find."""
+    if not queries or not sizes or most < 1:
         raise IndexingError("recall: there is nothing to measure with; pass a k, and a store or queries not empty")
-    most = store.keys.rows - without_self
     if sizes[0] < 1 or sizes[-1] > most:
         wrong = sizes[0] if sizes[0] < 1 else sizes[-1]
         raise IndexingError(f"k: got {wrong}; to measure recall in this store, k must be 1 to {most:,}")

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lacuna.errors import ModelError, SettingError
@@ -144,6 +146,12 @@ class Model:
         if head.bias is not None:
             logits += head.bias
         return logits.float()
+
+    @torch.inference_mode()
+    def predict(self, keys: NDArray[np.float16]) -> NDArray[np.int64]:
+        """Give the most probable token after each key of a store: (rows,)."""
+        logits = self.project(torch.from_numpy(keys.astype(np.float32)))
+        return np.asarray(logits.argmax(-1).cpu().numpy(), dtype=np.int64)
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -86,7 +86,8 @@ def _resolve(name_or_path: str | Path | None) -> tuple[str, str]:
             raise ModelError(f"{name} is no model folder: it has no config.json; give the folder a model was saved to")
         return name, str(folder)
     # What is not one or two plain words was meant as a path, and asking the hub for it would only blur the message.
-    if isinstance(name_or_path, Path) or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+    is_hub_name = re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name)
+    if isinstance(name_or_path, Path) or folder.exists() or not is_hub_name:
         found = "is a file" if folder.exists() else "does not exist"
         raise ModelError(f"model folder {name} {found}; give the folder a model was saved to, or a hub name")
     return name, name

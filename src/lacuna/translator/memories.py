@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lacuna.combiners import Neighbors
 from lacuna.datastore import Store, open_store
 from lacuna.errors import SettingError
 from lacuna.index import VectorIndex, open_index
@@ -29,16 +30,14 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The neighbors of a batch of queries, over all memories, nearest first: all (queries, k).
+    """The neighbors of a batch of queries, over all memories, nearest first.
 
-    :param distances: Squared L2; infinite where there are fewer than k neighbors.
-    :param values: Their tokens; -1 where there is none.
-    :param memories: Which memory each comes from.
-    :param entries: The row in that memory's store; -1 where there is none.
+    :param neighbors: What combiners see of them, on the device of the queries.
+    :param memories: Which memory each comes from: (queries, k).
+    :param entries: The row in that memory's store; -1 where there is none: (queries, k).
     """
 
-    distances: torch.Tensor
-    values: torch.Tensor
+    neighbors: Neighbors
     memories: NDArray[np.int64]
     entries: NDArray[np.int64]
 
@@ -62,7 +61,29 @@ def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) ->
         nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
         distances, entries, owners = (np.take_along_axis(part, nearest, 1) for part in (distances, entries, owners))
     values = np.full(entries.shape, -1, np.int64)
+    merged = any(memory.store.weights is not None for memory in memories)
+    weights = np.ones(entries.shape, np.float32) if merged else None
     for number, memory in enumerate(memories):
         chosen = (owners == number) & (entries >= 0)
         values[chosen] = memory.store.values[entries[chosen]]
-    return Found(torch.from_numpy(distances), torch.from_numpy(values), owners, entries)
+        if weights is not None and memory.store.weights is not None:
+            weights[chosen] = memory.store.weights[entries[chosen]]
+    place = queries.device
+    neighbors = Neighbors(
+        torch.from_numpy(distances).to(place),
+        torch.from_numpy(values).to(place),
+        None if weights is None else torch.from_numpy(weights).log().to(place),
+        queries,
+        lambda: _read_keys(memories, owners, entries, place),
+    )
+    return Found(neighbors, owners, entries)
+
+
+def _read_keys(
+    memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], place: torch.device
+) -> torch.Tensor:
+    keys = np.zeros((*entries.shape, memories[0].store.dimension), np.float16)
+    for number, memory in enumerate(memories):
+        chosen = (owners == number) & (entries >= 0)
+        keys[chosen] = memory.store.keys.gather(entries[chosen])
+    return torch.from_numpy(keys).to(place).float()

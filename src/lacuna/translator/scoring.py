@@ -51,7 +51,5 @@ class KnnScorer:
     @torch.inference_mode()
     def score(self, state: ModelState) -> torch.Tensor:
         """Mix the neighbors of each row's key into the model's log-probabilities."""
-        found = find_neighbors(self._memories, state.keys, self._combiner.k)
-        log_probs = self._plain.score(state)
-        distances, values = found.distances.to(log_probs.device), found.values.to(log_probs.device)
-        return mix_into(log_probs, self._combiner.mass(distances, values), values)
+        found = find_neighbors(self._memories, state.keys, self._combiner.k).neighbors
+        return mix_into(self._plain.score(state), self._combiner.mass(found), found.values)

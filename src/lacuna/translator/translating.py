@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -10,6 +11,7 @@ import torch
 
 from lacuna.combiners import Combiner, Vanilla
 from lacuna.decoding import BeamSettings, Hypothesis, decode_all, plan_batches
+from lacuna.errors import LacunaWarning
 from lacuna.models import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
@@ -40,12 +42,12 @@ class Translator:
     def translate(
         self, texts: Sequence[str], *, evidence: bool = False, batch_size: int = 32, progress: Progress = SILENT
     ) -> list[Translation]:
-        """Translate sentences, in order; a blank one stays blank.
+        """Translate sentences, in order; a blank one stays blank, one too long for the model is cut, with a warning.
 
         :param evidence: Also say, for every token, what model and memories thought of it.
         """
         written = [number for number, text in enumerate(texts) if text.strip()]
-        sources = self.model.encode_sources([texts[number] for number in written])
+        sources = self._fitting(written, self.model.encode_sources([texts[number] for number in written]))
         plain = ModelScorer(self.model)
         scorer = KnnScorer(plain, self.memories, self.combiner) if self.memories else plain
         found = decode_all(scorer, sources, self.beam, batch_size=batch_size, progress=progress)
@@ -56,6 +58,16 @@ class Translator:
             text = self.model.decode(hypothesis.tokens)
             results[number] = Translation(texts[number], text, hypothesis.score, len(hypothesis.tokens), why)
         return results
+
+    def _fitting(self, numbers: Sequence[int], sources: list[list[int]]) -> list[list[int]]:
+        """Cut sources that are longer than the model can take, keeping their last token, which ends the sentence."""
+        most = self.model.max_length
+        cut = [number + 1 for number, source in zip(numbers, sources, strict=True) if len(source) > most]
+        if cut:
+            which = ", ".join(map(str, cut[:5])) + (", ..." if len(cut) > 5 else "")
+            text = f"{len(cut)} sentences have more than the {most} tokens the model takes and were cut: {which}"
+            warnings.warn(text, LacunaWarning, stacklevel=3)
+        return [source if len(source) <= most else [*source[: most - 1], source[-1]] for source in sources]
 
     def explain(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Step, ...]]:
         """Say why each token of given translations would be chosen, or not."""
@@ -86,10 +98,10 @@ class Translator:
             neighbors: list[tuple[Neighbor, ...]] = [()] * len(gold)
         else:
             found = find_neighbors(self.memories, keys, self.combiner.k)
-            mass = self.combiner.mass(found.distances, found.values).double()
+            mass = self.combiner.mass(found.neighbors).double().cpu()
             weights = mass.sum(1)
             share = mass / weights.clamp(min=1e-30)[:, None]
-            p_knn = (share * (found.values == gold[:, None])).sum(1)
+            p_knn = (share * (found.neighbors.values.cpu() == gold[:, None])).sum(1)
             neighbors = self._neighbors(found, share)
         p = weights * p_knn + (1 - weights) * p_model
         name = self.model.token_text
@@ -103,6 +115,7 @@ class Translator:
 
     def _neighbors(self, found: Found, share: torch.Tensor) -> list[tuple[Neighbor, ...]]:
         rows: list[list[Neighbor]] = [[] for _ in share]
+        distances = found.neighbors.distances.cpu()
         for row, column in np.argwhere(found.entries >= 0):
             memory, entry = self.memories[found.memories[row, column]], int(found.entries[row, column])
             store = memory.store
@@ -113,7 +126,7 @@ class Translator:
                     sentence=int(store.sentence[entry]),
                     position=int(store.position[entry]),
                     token=self.model.token_text(int(store.values[entry])),
-                    distance=float(found.distances[row, column]),
+                    distance=float(distances[row, column]),
                     weight=float(share[row, column]),
                     known=bool(store.known[entry]),
                 )

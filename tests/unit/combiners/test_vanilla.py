@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from lacuna.combiners import Vanilla, mix_into, token_mass
+from lacuna.combiners import Neighbors, Vanilla, mix_into, token_mass
 from lacuna.combiners.tuning import DevRetrievals, tune_vanilla
 from lacuna.errors import SettingError
 
@@ -40,9 +40,16 @@ def dense_mix(log_probs: torch.Tensor, mass: torch.Tensor, values: torch.Tensor)
     return result
 
 
+def test_a_merged_entry_counts_as_often_as_it_stands_for() -> None:
+    weights = torch.tensor([[3.0, 1.0]])
+    found = Neighbors(torch.tensor([[4.0, 4.0]]), torch.tensor([[5, 7]]), weights.log())
+    mass = Vanilla(k=2, knn_weight=1.0, temperature=10.0).mass(found)
+    assert mass.tolist() == [pytest.approx([0.75, 0.25])]
+
+
 def test_golden_value_of_the_reference() -> None:
     distances, values = torch.tensor([[0.0, 10.0, 20.0]]), torch.tensor([[5, 7, 5]])
-    mass = Vanilla(k=3, knn_weight=1.0, temperature=10.0).mass(distances, values)
+    mass = Vanilla(k=3, knn_weight=1.0, temperature=10.0).mass(Neighbors(distances, values))
     total = token_mass(mass, values)
     assert total[0].tolist() == pytest.approx([0.7553, 0.2447, 0.7553], abs=5e-5)
 
@@ -52,7 +59,7 @@ def test_mixing_equals_the_dense_computation_and_sums_to_one(
     case: tuple[torch.Tensor, torch.Tensor, torch.Tensor], weight: float, temperature: float
 ) -> None:
     distances, values, log_probs = case
-    mass = Vanilla(distances.shape[1], weight, temperature).mass(distances, values)
+    mass = Vanilla(distances.shape[1], weight, temperature).mass(Neighbors(distances, values))
     expected = dense_mix(log_probs, mass, values)
     mixed = mix_into(log_probs.clone(), mass, values).exp().numpy()
     np.testing.assert_allclose(mixed, expected, atol=1e-12)
@@ -62,7 +69,7 @@ def test_mixing_equals_the_dense_computation_and_sums_to_one(
 @given(neighborhoods())
 def test_weight_zero_leaves_every_bit(case: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
     distances, values, log_probs = case
-    mass = Vanilla(distances.shape[1], 0.0, 10.0).mass(distances, values)
+    mass = Vanilla(distances.shape[1], 0.0, 10.0).mass(Neighbors(distances, values))
     assert torch.equal(mix_into(log_probs.clone(), mass, values), log_probs)
 
 
@@ -70,7 +77,7 @@ def test_weight_zero_leaves_every_bit(case: tuple[torch.Tensor, torch.Tensor, to
 def test_query_without_neighbors_keeps_the_model(case: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
     distances, values, log_probs = case
     nobody, far = torch.full_like(values, -1), torch.full_like(distances, torch.inf)
-    mass = Vanilla(distances.shape[1], 0.7, 10.0).mass(far, nobody)
+    mass = Vanilla(distances.shape[1], 0.7, 10.0).mass(Neighbors(far, nobody))
     assert torch.equal(mix_into(log_probs.clone(), mass, nobody), log_probs)
 
 
@@ -96,7 +103,7 @@ def test_tuning_equals_mixing_every_token_by_the_combiner() -> None:
     assert [trial.perplexity for trial in trials] == sorted(trial.perplexity for trial in trials)
     for trial in trials[::7]:
         near, said = torch.from_numpy(distances[:, : trial.combiner.k]), torch.from_numpy(values[:, : trial.combiner.k])
-        mixed = mix_into(log_probs.clone(), trial.combiner.mass(near, said).double(), said)
+        mixed = mix_into(log_probs.clone(), trial.combiner.mass(Neighbors(near, said)).double(), said)
         loss = -mixed.numpy()[np.arange(tokens), gold].mean()
         assert trial.perplexity == pytest.approx(math.exp(loss), rel=1e-5)
 

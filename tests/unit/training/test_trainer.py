@@ -80,6 +80,12 @@ def test_finished_run_leaves_no_state_behind(trained: Path) -> None:
     assert [path.name for path in (trained / "training").iterdir()] == ["log-1.jsonl"]
 
 
+def test_all_files_follow_the_umask(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    modes = {path.name: path.stat().st_mode for path in trained.rglob("*") if path.is_file()}
+    assert modes == dict.fromkeys(modes, (tmp_path / "plain").stat().st_mode)
+
+
 def test_same_seed_same_weights_and_another_seed_others(tmp_path: Path) -> None:
     for name, settings in (("a", TINY), ("b", TINY), ("c", replace(TINY, seed=2))):
         run(tmp_path / name, settings)

@@ -11,7 +11,7 @@ import torch
 from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
-from lacuna.errors import SettingError, StoreError
+from lacuna.errors import LacunaWarning, SettingError, StoreError
 from lacuna.index import build_index
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
@@ -112,7 +112,7 @@ def test_two_memories_are_one_large_memory(model: Model, memory: Memory, tmp_pat
     parts = [remember(model, PAIRS[:2], tmp_path / "a"), remember(model, PAIRS[2:], tmp_path / "b")]
     keys = model.force_decode(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys
     whole, merged = find_neighbors([memory], keys, 6), find_neighbors(parts, keys, 6)
-    torch.testing.assert_close(merged.distances, whole.distances, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(merged.neighbors.distances, whole.neighbors.distances, atol=1e-3, rtol=1e-3)
     offset = parts[0].store.entries
     rows = merged.entries + offset * merged.memories
     assert (rows == whole.entries).mean() > 0.95  # batches differ, so the last bit of a key may, and ties turn
@@ -147,3 +147,12 @@ def test_retrievals_for_tuning_equal_single_lookups(model: Model, memory: Memory
     assert dev.distances.shape == (memory.store.entries, 3)
     assert dev.says_gold[:, 0].mean() > 0.9  # the dev set is the memory itself
     assert dev.distances[:, 0].max() < 1e-3
+
+
+def test_a_sentence_too_long_is_cut_with_a_warning(model: Model) -> None:
+    long = " ".join(["hund"] * (model.max_length + 50))
+    with pytest.warns(LacunaWarning, match=f"1 sentences have more than the {model.max_length} tokens.*: 2"):
+        short, cut = Translator(model, beam=SHORT).translate(["hund", long])
+    assert short.text == Translator(model, beam=SHORT).translate(["hund"])[0].text
+    assert cut.source == long
+    assert cut.tokens > 0

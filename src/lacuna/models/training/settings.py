@@ -75,7 +75,8 @@ class TrainSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        _need((self.hours is None) != (self.steps is None), "hours, steps", (self.hours, self.steps), "exactly one")
+        budget = f"hours {self.hours}, steps {self.steps}"
+        _need((self.hours is None) != (self.steps is None), "budget", budget, "exactly one: --hours or --steps")
         _need(self.hours is None or self.hours > 0, "hours", self.hours, "more than 0")
         for name in ("steps", "batch_tokens", "evaluate_every", "save_every", "average", "dev_pairs"):
             value = getattr(self, name)

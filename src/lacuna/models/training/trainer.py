@@ -18,7 +18,7 @@ import torch
 from transformers import MarianMTModel
 
 from lacuna.errors import TrainingError
-from lacuna.files import sha256_of, write_json
+from lacuna.files import atomic_path, sha256_of, write_json
 from lacuna.models.training.data import Tokens, encode_pairs, load_tokens, save_tokens
 from lacuna.models.training.loop import Corpus, Run
 from lacuna.models.training.network import load_network, make_network, transplant_weights
@@ -255,7 +255,8 @@ def _finish(
     network.train(False)
     network.half().save_pretrained(staging)
     for name in ("model.safetensors", "generation_config.json", "config.json"):
-        (staging / name).replace(into / name)
+        with atomic_path(into / name) as temporary:
+            (staging / name).replace(temporary)
     staging.rmdir()
     history_file = into / "lacuna.json"
     history = json.loads(history_file.read_text(encoding="utf-8"))["runs"] if history_file.exists() else []
