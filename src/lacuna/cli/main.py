@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import typer
 
-from lacuna.cli import demo, evaluate, fetch, index, store, train, translate
+from lacuna.cli import demo, evaluate, fetch, index, margin, prune, store, train, translate
 from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.version import __version__
@@ -35,6 +35,8 @@ app.command("build")(store.build)
 app.command("index")(index.index)
 app.command("inspect")(store.inspect)
 app.command("verify")(store.verify)
+app.command("margin")(margin.margin)
+app.command("prune")(prune.prune)
 app.command("tune")(translate.tune)
 app.command("translate")(translate.translate)
 app.command("evaluate")(evaluate.evaluate)

@@ -14,15 +14,19 @@ from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import CleaningReport, clean, read_corpus
 from lacuna.datastore import (
     BuildSettings,
+    Entry,
     PredictionReport,
     StoreReport,
     build_store,
     compare_predictions,
+    entries_of,
     inspect_store,
     open_store,
     verify_store,
 )
+from lacuna.datastore.inspecting import MARGIN
 from lacuna.errors import LacunaWarning, StoreError
+from lacuna.margin import read_margins
 from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
@@ -64,13 +68,29 @@ def build(
 
 def inspect(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
+    sentence: Annotated[int | None, typer.Option(help="List the entries of this sentence, by its number.")] = None,
+    token: Annotated[str | None, typer.Option(help="List entries with this token, as the model spells it.")] = None,
+    limit: Annotated[int, typer.Option(help="List at most so many.")] = 50,
+    model: ModelName = None,
     json: Json = False,
 ) -> None:
     """Say what is in a store: how many entries, how many of them the model knows, which index, which margins.
 
-    Example: `lacuna inspect it/store`
+    With --sentence or --token it lists entries instead: right token, what the model would have said, whether it knew,
+    the knowledge margin, and where the entry comes from.
+
+    Example: `lacuna inspect it/store`, or `lacuna inspect it/store --sentence 12`
     """
-    _print_store(inspect_store(store), json)
+    if sentence is None and token is None:
+        return _print_store(inspect_store(store), json)
+    loaded, opened = _load(model, "cpu", None, None), open_store(store)
+    opened.check_model(loaded.fingerprint)
+    margins = read_margins(opened).values if (store / MARGIN).is_file() else None
+    number = None if token is None else loaded.token_number(token)
+    entries = entries_of(opened, sentence=sentence, token=number, margins=margins, limit=limit)
+    if json:
+        return print_json({"store": str(store), "entries": [entry.as_json() for entry in entries]})
+    _print_entries(entries, loaded.token_text)
 
 
 def verify(
@@ -110,6 +130,23 @@ def _ask_model(store: Path, name: str | None, device: str, threads: int | None) 
     return compare_predictions(opened, model.predict, BarProgress())
 
 
+def _print_entries(entries: list[Entry], text: Callable[[int], str]) -> None:
+    for sentence in dict.fromkeys(entry.sentence for entry in entries):
+        some = [entry for entry in entries if entry.sentence == sentence]
+        origin = some[0].pair.origin
+        typer.echo(
+            f"sentence {sentence}, {origin.file}:{origin.place}\n  {some[0].pair.source}\n  {some[0].pair.target}"
+        )
+        rows = [
+            (e.entry, e.position, text(e.value), text(e.prediction), "yes" if e.known else "no", f"{e.p_gold:.3f}")
+            + (("",) if e.margin is None else (str(e.margin),))
+            for e in some
+        ]
+        print_table("", ["entry", "position", "token", "model says", "known", "p", "margin"], rows)
+    if not entries:
+        typer.echo("no such entry")
+
+
 def _cleaned(corpus: str, languages: Languages | None) -> Callable[[CleaningReport], Iterator[SentencePair]]:
     return lambda report: clean(read_corpus(corpus, languages=languages), report=report)
 
@@ -143,8 +180,8 @@ def _print_store(report: StoreReport, json: bool, cleaning: CleaningReport | Non
     ]
     print_table(str(report.path), ["", ""], [(name, str(value)) for name, value in rows])
     if report.margin_histogram:
-        bins = [(f">= {least}", count) for least, count in report.margin_histogram.items()]
-        print_table("Knowledge margins", ["margin", "entries"], bins)
+        bins = [(f">= {least}", some["known"], some["unknown"]) for least, some in report.margin_histogram.items()]
+        print_table("Entries by knowledge margin", ["margin", "known", "unknown"], bins)
 
 
 def _index_text(index: dict[str, object]) -> str:

@@ -1,8 +1,22 @@
 """How the neighbors of a query become probability: each combiner weighs them, one function mixes."""
 
+from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Combiner, Neighbors, kernel_weights, mix_into, token_mass
+from lacuna.combiners.kster import Kster
+from lacuna.combiners.saving import COMBINERS, SavedCombiner, load_combiner, save_combiner
 from lacuna.combiners.vanilla import Vanilla
 
-COMBINERS: dict[str, type[Combiner]] = {"vanilla": Vanilla}
-
-__all__ = ["COMBINERS", "Combiner", "Neighbors", "Vanilla", "kernel_weights", "mix_into", "token_mass"]
+__all__ = [
+    "COMBINERS",
+    "Adaptive",
+    "Combiner",
+    "Kster",
+    "Neighbors",
+    "SavedCombiner",
+    "Vanilla",
+    "kernel_weights",
+    "load_combiner",
+    "mix_into",
+    "save_combiner",
+    "token_mass",
+]

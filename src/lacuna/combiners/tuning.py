@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lacuna.combiners.vanilla import Vanilla
 
 KS = (1, 2, 4, 8, 16, 32, 64)
-TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(20))
 
 

@@ -4,6 +4,7 @@ from lacuna.datastore.build import build_store
 from lacuna.datastore.checks import VerifyReport, verify_store
 from lacuna.datastore.columns import Keys
 from lacuna.datastore.inspecting import StoreReport, inspect_store
+from lacuna.datastore.listing import Entry, entries_of
 from lacuna.datastore.manifest import BuildSettings, Manifest
 from lacuna.datastore.predictions import PredictionReport, compare_predictions
 from lacuna.datastore.sentences import SentenceTable
@@ -11,6 +12,7 @@ from lacuna.datastore.store import Store, open_store
 
 __all__ = [
     "BuildSettings",
+    "Entry",
     "Keys",
     "Manifest",
     "PredictionReport",
@@ -20,6 +22,7 @@ __all__ = [
     "VerifyReport",
     "build_store",
     "compare_predictions",
+    "entries_of",
     "inspect_store",
     "open_store",
     "verify_store",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -141,26 +141,32 @@ def _add_shards(
     folder: Path, state: Unfinished, model: ForcedDecoder, windows: Iterator[Window], progress: Progress
 ) -> Unfinished:
     started, rows, begun = time.monotonic(), 0, bool(state.shards)
+
+    def tell(pairs: int, tokens: int) -> None:
+        nonlocal rows
+        rows += tokens
+        progress.advance(pairs, f"{rows / max(time.monotonic() - started, 1e-9):,.0f} tokens/s")
+
     if begun:
         begin(folder, state)
     for window in windows:
         if not begun:  # not before there is something to store
             begin(folder, state)
             begun = True
-        before = state.corpus.pairs
-        state = _add_shard(folder, state, model, window)
-        rows += window.rows
-        speed = rows / max(time.monotonic() - started, 1e-9)
-        progress.advance(state.corpus.pairs - before, f"{speed:,.0f} tokens/s")
+        left_out = window.corpus.pairs - state.corpus.pairs - len(window.sentences)
+        state = _add_shard(folder, state, model, window, tell)
+        tell(left_out, 0)
     if not begun:
         raise StoreError(f"{folder}: nothing to store, no pair is there that the model can take; give another corpus")
     return state
 
 
-def _add_shard(folder: Path, state: Unfinished, model: ForcedDecoder, window: Window) -> Unfinished:
+def _add_shard(
+    folder: Path, state: Unfinished, model: ForcedDecoder, window: Window, tell: Callable[[int, int], None]
+) -> Unfinished:
     """Read a window through the model, write its shard, and take note of it."""
     first = sum(shard.sentences for shard in state.shards)
-    keys, columns = decode_window(model, window, state.settings.batch_tokens, first)
+    keys, columns = decode_window(model, window, state.settings.batch_tokens, first, tell)
     lines = [sentence.line for sentence in window.sentences]
     with writing(folder):
         shard = write_shard(folder, len(state.shards), keys, columns, lines)
@@ -170,9 +176,16 @@ def _add_shard(folder: Path, state: Unfinished, model: ForcedDecoder, window: Wi
 
 
 def decode_window(
-    model: ForcedDecoder, window: Window, batch_tokens: int, first_sentence: int = 0
+    model: ForcedDecoder,
+    window: Window,
+    batch_tokens: int,
+    first_sentence: int = 0,
+    tell: Callable[[int, int], None] = lambda pairs, tokens: None,
 ) -> tuple[NDArray[np.float16], dict[str, NDArray[np.generic]]]:
-    """Read a window through the model in batches of like length; rows come back in the order of the corpus."""
+    """Read a window through the model in batches of like length; rows come back in the order of the corpus.
+
+    :param tell: Called after each batch with its pairs and target tokens.
+    """
     sentences = window.sentences
     lengths = np.array([len(sentence.target) for sentence in sentences])
     starts = np.cumsum(lengths) - lengths
@@ -187,6 +200,7 @@ def decode_window(
         predictions[rows] = np.asarray(forced.predictions)
         log_p_gold[rows] = np.asarray(forced.log_p_gold)
         entropy[rows] = np.asarray(forced.entropy)
+        tell(len(batch), len(rows))
     values = np.concatenate([np.asarray(sentence.target, dtype=np.int32) for sentence in sentences])
     columns: dict[str, NDArray[np.generic]] = {
         "values": values,

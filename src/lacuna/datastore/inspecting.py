@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lacuna.datastore.manifest import Manifest
 from lacuna.datastore.store import Store, open_store
@@ -15,6 +16,7 @@ from lacuna.errors import StoreError
 
 # Where the knowledge margins of the entries are, once measured: whole numbers, one for each entry.
 MARGIN = "margin/margin.npy"
+MARGIN_MANIFEST = "margin/manifest.json"
 
 _MARGIN_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 
@@ -26,7 +28,7 @@ class StoreReport:
     :param known: Entries whose value the model would have said by itself.
     :param bytes: Size of the whole folder, with index and margins.
     :param index: The kind of the store's index, and whether it was made of the store as it is; ``None`` for no index.
-    :param margin_histogram: Entries by knowledge margin, each bin named by its least; ``None`` where not measured.
+    :param margin_histogram: See :func:`margin_histogram`; ``None`` where the store as it is has none.
     """
 
     path: Path
@@ -34,7 +36,7 @@ class StoreReport:
     known: int
     bytes: int
     index: dict[str, Any] | None
-    margin_histogram: dict[str, int] | None
+    margin_histogram: dict[str, dict[str, int]] | None
 
     @property
     def known_ratio(self) -> float:
@@ -86,15 +88,28 @@ def _index_of(store: Store) -> dict[str, Any] | None:
         raise StoreError(f"{path}: not the manifest of an index ({error}); make the index again") from error
 
 
-def _margins_of(store: Store) -> dict[str, int] | None:
-    path = store.path / MARGIN
-    if not path.is_file():
+def _margins_of(store: Store) -> dict[str, dict[str, int]] | None:
+    path, manifest = store.path / MARGIN, store.path / MARGIN_MANIFEST
+    if not manifest.is_file():
         return None
     try:
+        if json.loads(manifest.read_text(encoding="utf-8"))["store"] != store.fingerprint:
+            return None
         margins = np.load(path, mmap_mode="r" if store.entries else None, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path.parent}: cannot be read ({error}); measure the margins again") from error
     if margins.shape != (store.entries,):
         raise StoreError(f"{path}: has shape {margins.shape}, not {(store.entries,)}; measure the margins again")
-    counts, _ = np.histogram(margins, bins=[*_MARGIN_EDGES, np.inf])
-    return {str(edge): int(count) for edge, count in zip(_MARGIN_EDGES, counts, strict=True)}
+    return margin_histogram(margins, store.known)
+
+
+def margin_histogram(
+    margins: NDArray[np.integer[Any]], known: NDArray[np.bool_]
+) -> dict[str, dict[str, int]]:  # {least: {"known": count, "unknown": count}}
+    """Count entries by knowledge margin, known and unknown ones apart; a bin is named by its least margin."""
+    edges = [*_MARGIN_EDGES, np.inf]
+    (of_known, _), (of_unknown, _) = (np.histogram(margins[some], bins=edges) for some in (known, ~known))
+    return {
+        str(edge): {"known": int(one), "unknown": int(other)}
+        for edge, one, other in zip(_MARGIN_EDGES, of_known, of_unknown, strict=True)
+    }

@@ -138,6 +138,15 @@ class Model:
         text = self.tokenizer.convert_ids_to_tokens(int(token))
         return f"<{token}>" if text is None else str(text)
 
+    def token_number(self, text: str) -> int:
+        """Give the token that the tokenizer spells so; the inverse of :meth:`token_text`."""
+        number = self.tokenizer.get_vocab().get(text)
+        if number is None:
+            near = [self.token_text(ids[0]) for ids in self.encode_targets([text]) if len(ids) > 1]
+            hint = f"; {text!r} begins with {near[0]!r}" if near else ""
+            raise ModelError(f"token: got {text!r}, which {self.name} does not have{hint}: spell it as the model does")
+        return int(number)
+
     def project(self, keys: torch.Tensor) -> torch.Tensor:
         """Apply the output projection to keys ``(rows, dimension)``, giving float32 logits ``(rows, vocabulary)``."""
         head = self.projection

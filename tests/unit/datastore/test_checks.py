@@ -11,7 +11,7 @@ import pytest
 
 from lacuna.datastore import Store, inspect_store, verify_store
 from lacuna.datastore.columns import record_of
-from lacuna.datastore.inspecting import MARGIN
+from lacuna.datastore.inspecting import MARGIN, MARGIN_MANIFEST
 from lacuna.datastore.manifest import MANIFEST
 
 
@@ -120,8 +120,13 @@ def test_inspecting_tells_of_index_and_margins(small_store: Store) -> None:
     margins[:5] = [1, 2, 3, 4096, 7]
     (small_store.path / MARGIN).parent.mkdir()
     np.save(small_store.path / MARGIN, margins)
+    (small_store.path / MARGIN_MANIFEST).write_text(json.dumps({"store": small_store.fingerprint}))
     content = inspect_store(small_store.path).as_json()
     assert content["index"] == {"kind": "exact", "current": False}
     histogram = content["margin_histogram"]
-    assert sum(histogram.values()) == small_store.entries
-    assert [histogram[least] for least in ("1", "2", "4", "2048")] == [1, 2, 1, 1]
+    known = int(small_store.known.sum())
+    assert sum(bin["known"] for bin in histogram.values()) == known
+    assert sum(bin["unknown"] for bin in histogram.values()) == small_store.entries - known
+    assert [sum(histogram[least].values()) for least in ("1", "2", "4", "2048")] == [1, 2, 1, 1]
+    (small_store.path / MARGIN_MANIFEST).write_text('{"store": "old"}')
+    assert inspect_store(small_store.path).margin_histogram is None

@@ -1,0 +1,67 @@
+"""``lacuna fit``: a combiner that suits a model and its memories."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lacuna.cli.options import Device, Json, LanguagesOption, MemoryPaths, ModelName, Threads, use_threads
+from lacuna.cli.render import BarProgress, print_json
+from lacuna.records import Languages
+
+
+def fit(
+    combiner: Annotated[str, typer.Argument(metavar="COMBINER", help="vanilla, adaptive or kster (docs/fit.md).")],
+    dev: Annotated[str, typer.Argument(help="Dev corpus, none of which is in the memories.")],
+    memory: MemoryPaths,
+    into: Annotated[Path, typer.Option(help="Folder for the combiner.")],
+    model: ModelName = None,
+    k: Annotated[
+        int | None, typer.Option(help="Neighbors per token; adaptive: 8, kster: 16, vanilla: the best.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Divides squared distances; without it, the best (vanilla, adaptive).")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="laplacian or gaussian (kster).")] = None,
+    entries: Annotated[int | None, typer.Option(help="Entries to learn from (kster).")] = None,
+    pairs: Annotated[int, typer.Option(min=1, help="At most this many dev pairs.")] = 2000,
+    languages: LanguagesOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn and of the first weights.")] = 1,
+    device: Device = "auto",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Fit a combiner on a dev set: how much to listen to the memories, and when.
+
+    Example: `lacuna fit adaptive dev.tsv --memory it-store --k 8 --into it-adaptive`
+    """
+    from lacuna.corpora import read_corpus
+    from lacuna.models import load_model
+    from lacuna.translator import open_memory
+    from lacuna.translator.fitting import fit_combiner, make_fitter
+
+    use_threads(threads)
+    settings = {"k": k, "temperature": temperature, "kernel": kernel, "entries": entries}
+    fitter = make_fitter(combiner, **{name: value for name, value in settings.items() if value is not None})
+    direction = Languages.parse(languages) if languages else None
+    memories = [open_memory(path) for path in memory]
+    chosen = list(islice(read_corpus(dev, languages=direction), pairs))
+    report = fit_combiner(
+        fitter,
+        load_model(model, device=device, languages=direction),
+        memories,
+        chosen,
+        into,
+        seed=seed,
+        progress=BarProgress(),
+    )
+    if json:
+        return print_json(report.as_json())
+    chosen_settings = ", ".join(f"{name} {value}" for name, value in report.manifest.settings.items())
+    typer.echo(
+        f"{into}: {combiner} with {chosen_settings}; dev perplexity {report.fitted.perplexity:.2f}, "
+        f"of the model alone {report.fitted.model_perplexity:.2f}"
+    )

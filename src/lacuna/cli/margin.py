@@ -1,0 +1,62 @@
+"""``lacuna margin``: measure how much of each entry's neighborhood the model knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lacuna.cli.options import Json, Threads, use_threads
+from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.errors import SettingError
+from lacuna.margin.manifest import MAX_MARGIN, Approximate
+
+if TYPE_CHECKING:
+    from lacuna.margin import MarginReport
+
+
+def margin(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the margins go into it.")],
+    max_margin: Annotated[int, typer.Option(help="Larger margins count as this.")] = MAX_MARGIN,
+    approximate: Annotated[bool, typer.Option("--approximate", help="Look for neighbors only nearby.")] = False,
+    probes: Annotated[int | None, typer.Option(help="Lists of entries that count as nearby (--approximate).")] = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Measure the knowledge margin of every entry: its nearest known neighbors up to the first unknown one.
+
+    Killed at any moment, the same command goes on where it was. Approximate margins are compared with exact ones on a
+    sample.
+
+    Example: `lacuna margin it/store --max-margin 2048`
+    """
+    from lacuna.datastore import open_store
+    from lacuna.margin import measure_margin
+
+    if probes is not None and not approximate:
+        raise SettingError(f"--probes: got {probes} without --approximate; exact margins look at all entries")
+    use_threads(threads)
+    settings = None
+    if approximate:
+        settings = Approximate() if probes is None else Approximate(probes=probes)
+    report = measure_margin(open_store(store), max_margin, approximate=settings, progress=BarProgress())
+    if json:
+        return print_json(report.as_json())
+    _print_report(report)
+
+
+def _print_report(report: MarginReport) -> None:
+    made = report.manifest
+    rows = [(f">= {least}", count["known"], count["unknown"]) for least, count in report.histogram.items()]
+    print_table(f"Knowledge margins, {made.method}", ["margin", "known entries", "unknown entries"], rows)
+    if made.agreement is not None:
+        same = ", ".join(f"{share:.1%} at {least}" for least, share in made.agreement.decisions.items())
+        typer.echo(
+            f"of {made.agreement.entries:,} entries {made.agreement.equal:.1%} have the exact margin; pruning would "
+            f"decide alike about known ones, by min_margin: {same}"
+        )
+    if report.measured:
+        typer.echo(f"{report.path}: written in {report.seconds:.1f} s")
+    else:
+        typer.echo(f"{report.path}: measured before, up to {made.max_margin:,}; nothing to do")

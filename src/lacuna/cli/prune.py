@@ -1,0 +1,127 @@
+"""``lacuna prune``: a smaller store, of the entries that matter."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lacuna.cli.options import Device, Json, LanguagesOption, ModelName, Threads, use_threads
+from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.errors import SettingError
+from lacuna.records import Languages
+
+if TYPE_CHECKING:
+    from lacuna.analysis import PruningChoice
+    from lacuna.pruning import PruneReport
+
+# The word for --kind that makes no index.
+NO_INDEX = "none"
+
+
+def prune(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; it is left as it is.")],
+    into: Annotated[Path, typer.Option(help="Folder for the new store.")],
+    method: Annotated[
+        str, typer.Option(help="plac, random, known, all_known, cluster, merge or reverse (docs/prune.md).")
+    ] = "plac",
+    ratio: Annotated[
+        float | None, typer.Option(help="Share of the entries to drop, 0 to 1; every method but all_known needs it.")
+    ] = None,
+    min_margin: Annotated[
+        int | None, typer.Option(help="Least knowledge margin of what may be dropped (plac; reverse: below it).")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(help="random or highest-margin-first: which candidates go (plac).")
+    ] = None,
+    ngram: Annotated[int | None, typer.Option(help="Tokens that must be the same (cluster).")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Largest difference of like costs (cluster).")] = None,
+    k: Annotated[int | None, typer.Option(help="Neighbors looked at (merge).")] = None,
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Choose ratio and min_margin on --dev: drop all that costs nothing there.")
+    ] = False,
+    dev: Annotated[str | None, typer.Option(help="Dev corpus, for --auto.")] = None,
+    dev_pairs: Annotated[int, typer.Option(min=1, help="At most this many dev pairs.")] = 500,
+    model: ModelName = None,
+    languages: LanguagesOption = None,
+    device: Device = "auto",
+    clamp: Annotated[
+        bool, typer.Option("--clamp", help="If the ratio is too much, drop as many as can be dropped.")
+    ] = False,
+    kind: Annotated[
+        str, typer.Option(help=f"Index of the new store: auto, exact, a faiss factory string, or {NO_INDEX}.")
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of what is drawn, and of the index.")] = 1,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Drop entries that the memory can do without, and write the rest as a store of its own.
+
+    Example: `lacuna prune it/store --method plac --min-margin 8 --ratio 0.45 --seed 1 --into it/pruned`,
+    or `lacuna prune it/store --auto --dev dev.tsv --into it/pruned`
+    """
+    from lacuna.datastore import open_store
+    from lacuna.pruning import make_pruner, prune_store
+
+    use_threads(threads)
+    settings = {"min_margin": min_margin, "order": order, "ngram": ngram, "threshold": threshold, "k": k}
+    given = {name: value for name, value in settings.items() if value is not None}
+    if auto:
+        if dev is None or ratio is not None or given or method != "plac":
+            raise SettingError("--auto chooses ratio and min_margin of plac: give --dev, and none of the others")
+        choice = _choose(store, dev, dev_pairs, model, languages, device, seed)
+        if choice.pruner is None:
+            raise SettingError(f"{store}: nothing can be dropped without a significant loss on {dev}; use it as it is")
+        given, ratio = {"min_margin": choice.pruner.min_margin}, choice.ratio
+    report = prune_store(
+        open_store(store),
+        make_pruner(method, **given),
+        into,
+        ratio=ratio,
+        seed=seed,
+        clamp=clamp,
+        index=None if kind == NO_INDEX else kind,
+        progress=BarProgress(),
+    )
+    if json:
+        return print_json(report.as_json() | ({"choice": asdict(choice)} if auto else {}))
+    if auto:
+        _print_choice(choice)
+    _print_report(report)
+
+
+def _choose(
+    store: Path, dev: str, pairs: int, model: str | None, languages: str | None, device: str, seed: int
+) -> PruningChoice:
+    from lacuna.analysis import choose_pruning
+    from lacuna.corpora import read_corpus
+    from lacuna.models import load_model
+    from lacuna.translator import open_memory
+
+    direction = Languages.parse(languages) if languages else None
+    sentences = list(islice(read_corpus(dev, languages=direction), pairs))
+    loaded = load_model(model, device=device, languages=direction)
+    return choose_pruning(loaded, open_memory(store), sentences, seed=seed, progress=BarProgress())
+
+
+def _print_choice(choice: PruningChoice) -> None:
+    rows = [("0", "", f"{choice.log_p:.4f}", "", f"{choice.bleu:.2f}", "")]
+    for trial in choice.trials:
+        bleu = ("", "") if trial.bleu is None else (f"{trial.bleu:.2f}", f"{trial.p_bleu:.3f}")
+        rows.append((f"{trial.ratio:g}", str(trial.min_margin), f"{trial.log_p:.4f}", f"{trial.p_log_p:.3f}", *bleu))
+    names = ["ratio", "best min_margin", "log p of dev", "p of decline", "BLEU of dev", "p of decline"]
+    print_table("Tried on dev; the largest ratio without a significant decline is taken", names, rows)
+
+
+def _print_report(report: PruneReport) -> None:
+    groups = [(name, group.kept, group.dropped) for name, group in report.groups.items()]
+    print_table(
+        f"{report.into}, by {report.settings['method']}",
+        ["entries", "kept", "dropped"],
+        [*groups, ("all", report.kept, report.dropped)],
+    )
+    index = "no index" if report.index is None else f"index {report.index}"
+    typer.echo(f"{report.into}: {report.ratio:.2%} of {report.entries:,} entries dropped, {index}")

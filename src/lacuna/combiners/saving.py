@@ -1,0 +1,223 @@
+"""A combiner as a folder: ``manifest.json``, and ``weights.safetensors`` where something was learned.
+
+The manifest is read strictly and holds no time and no host, so that the same fit gives the same bytes. A folder appears
+whole or not at all. Knows nothing of models and stores beyond their fingerprints.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from lacuna.combiners.adaptive import Adaptive
+from lacuna.combiners.base import Combiner, Neighbors
+from lacuna.combiners.kster import Kster
+from lacuna.combiners.vanilla import Vanilla
+from lacuna.errors import LacunaError
+from lacuna.files import atomic_path, sha256_of, sync, write_json
+from lacuna.version import __version__
+
+# All combiners by name. The fields of each are its settings, but for the network of those that learn.
+COMBINERS: dict[str, type[Vanilla | Adaptive | Kster]] = {"vanilla": Vanilla, "adaptive": Adaptive, "kster": Kster}
+FORMAT = 1
+MANIFEST = "manifest.json"
+WEIGHTS = "weights.safetensors"
+
+
+class CombinerError(LacunaError):
+    """A combiner that cannot be saved, opened or trusted, or that belongs to another model."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class ModelRecord(_Record):
+    """The model whose keys and distances it was fitted to."""
+
+    name: str
+    fingerprint: str
+
+
+class MemoryRecord(_Record):
+    """A memory it was fitted with. Says where it came from; other memories are not refused."""
+
+    name: str
+    fingerprint: str
+    entries: int
+
+
+class CombinerManifest(_Record):
+    """A saved combiner.
+
+    :param combiner: Which one: a name of :data:`COMBINERS`.
+    :param settings: Its fields.
+    :param dev_loss: Mean negative log-probability of the dev tokens that it was chosen by, in nats.
+    :param weights: SHA-256 of the file of weights, if there is one.
+    """
+
+    format: int = FORMAT
+    kind: Literal["combiner"] = "combiner"
+    lacuna: str = __version__
+    combiner: str
+    settings: dict[str, JsonValue]
+    model: ModelRecord
+    memories: tuple[MemoryRecord, ...]
+    dev_loss: float
+    seed: int
+    weights: str | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SavedCombiner:
+    """A combiner from disk, which knows the model it is for."""
+
+    path: Path
+    manifest: CombinerManifest
+    combiner: Combiner
+
+    @property
+    def k(self) -> int:
+        """Return how many neighbors it wants."""
+        return self.combiner.k
+
+    def mass(self, found: Neighbors) -> torch.Tensor:
+        """Return the mass of each neighbor."""
+        return self.combiner.mass(found)
+
+    def check_model(self, fingerprint: str) -> None:
+        """Refuse a model whose distances it was not fitted to."""
+        fitted_to = self.manifest.model
+        if fingerprint != fitted_to.fingerprint:
+            raise CombinerError(
+                f"{self.path}: fitted to another model ({fitted_to.name}, fingerprint {fitted_to.fingerprint[:12]}, "
+                f"not {fingerprint[:12]}); use that model, or fit a combiner with this one: lacuna fit"
+            )
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a folder that is in use; callers ask this before slow work."""
+    try:
+        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise CombinerError(f"{folder}: not a folder that can be read ({error.strerror}); name another") from error
+    if used:
+        raise CombinerError(f"{folder}: already there and not empty; name a new folder")
+
+
+def save_combiner(
+    combiner: Vanilla | Adaptive | Kster,
+    folder: Path,
+    *,
+    model: ModelRecord,
+    memories: tuple[MemoryRecord, ...],
+    dev_loss: float,
+    seed: int,
+) -> CombinerManifest:
+    """Write a combiner into a folder that does not exist or is empty."""
+    check_place(folder)
+    name = next(name for name, kind in COMBINERS.items() if isinstance(combiner, kind))
+    try:
+        with _whole_or_absent(folder) as temporary:
+            digest = None
+            if not isinstance(combiner, Vanilla):
+                weights = {name: weight.contiguous().cpu() for name, weight in combiner.network.state_dict().items()}
+                with atomic_path(temporary / WEIGHTS) as file:
+                    save_file(weights, file)
+                digest = sha256_of(temporary / WEIGHTS)
+            manifest = CombinerManifest(
+                combiner=name,
+                settings={one.name: getattr(combiner, one.name) for one in fields(combiner) if one.init},
+                model=model,
+                memories=memories,
+                dev_loss=dev_loss,
+                seed=seed,
+                weights=digest,
+            )
+            write_json(temporary / MANIFEST, manifest.model_dump(mode="json"))
+    except OSError as error:
+        raise CombinerError(f"{folder}: cannot be written ({error.strerror}); free space, or name another") from error
+    return manifest
+
+
+def load_combiner(path: str | Path) -> SavedCombiner:
+    """Read a combiner; ask :meth:`SavedCombiner.check_model` before it is used."""
+    folder = Path(path)
+    manifest = _read_manifest(folder)
+    try:
+        combiner = COMBINERS[manifest.combiner](**manifest.settings)  # type: ignore[arg-type]
+    except (KeyError, TypeError, LacunaError) as error:
+        raise CombinerError(
+            f"{folder / MANIFEST}: {manifest.combiner} with settings {manifest.settings} is no combiner "
+            f"of this version ({error}); copy or fit it again"
+        ) from error
+    if not isinstance(combiner, Vanilla):
+        _put_weights(combiner.network, folder / WEIGHTS, manifest.weights)
+    return SavedCombiner(folder, manifest, combiner)
+
+
+def _read_manifest(folder: Path) -> CombinerManifest:
+    path = folder / MANIFEST
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text)
+    except FileNotFoundError as error:
+        raise CombinerError(f"{folder}: no combiner there, {MANIFEST} is missing; make one with: lacuna fit") from error
+    except (OSError, ValueError) as error:
+        raise CombinerError(f"{path}: cannot be read ({error}); copy or fit it again") from error
+    found = found if isinstance(found, dict) else {}
+    if found.get("kind") != "combiner":
+        raise CombinerError(
+            f"{path}: of kind {found.get('kind')!r}, not 'combiner'; name a folder that lacuna fit made"
+        )
+    if found.get("format") != FORMAT:
+        raise CombinerError(
+            f"{path}: has format {found.get('format')!r}, this version of Lacuna knows format {FORMAT}; "
+            "use the version that wrote it, or fit it again"
+        )
+    try:
+        return CombinerManifest.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise CombinerError(f"{path}: {place}: {first['msg']}; copy or fit it again") from error
+
+
+def _put_weights(network: nn.Module, path: Path, digest: str | None) -> None:
+    try:
+        if sha256_of(path) != digest:
+            raise CombinerError(f"{path}: damaged, its hash differs from the manifest's; copy or fit it again")
+        network.load_state_dict(load_file(path))
+    except OSError as error:
+        raise CombinerError(f"{path}: cannot be read ({error.strerror}); copy or fit it again") from error
+    except (SafetensorError, RuntimeError) as error:
+        raise CombinerError(
+            f"{path}: does not fit the settings in {MANIFEST} ({error}); copy or fit it again"
+        ) from error
+
+
+@contextmanager
+def _whole_or_absent(folder: Path) -> Iterator[Path]:
+    """Yield a folder under another name beside ``folder``, and give it that name at the end; or remove it."""
+    temporary = folder.with_name(f".{folder.name}.fit.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        if folder.exists():
+            folder.rmdir()
+        temporary.replace(folder)
+        sync(folder.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

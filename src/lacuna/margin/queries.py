@@ -1,0 +1,102 @@
+"""The knowledge margin of any query: how many of its nearest entries are known, up to the first that is not.
+
+A few sketches of unknown entries near each query bound how far the nearest one can be; within that bound every entry
+is looked at. Exact, and nothing is left out: a query that is a key of the store finds that entry, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lacuna.datastore import Store
+from lacuna.index.base import check_queries
+from lacuna.margin.manifest import MAX_MARGIN, check_max_margin
+from lacuna.margin.pairs import PairDistances
+from lacuna.margin.points import Centered, Queries
+from lacuna.margin.sketch import Screen, Sketch, draw_columns, find_basis
+
+_QUERIES_AT_ONCE = 256
+_COLUMNS_AT_ONCE = 4096
+_SEED = 1
+
+
+def margin_of(store: Store, queries: NDArray[np.float32], max_margin: int = MAX_MARGIN) -> NDArray[np.uint16]:
+    """Measure the margins of queries.
+
+    :param queries: Decoder states of the model that built the store. # (queries, dimension)
+    :param max_margin: Larger margins count as this.
+    """
+    check_max_margin(max_margin)
+    checked = check_queries(queries, 1, store.dimension)
+    known = int(np.count_nonzero(store.known))
+    if known == store.entries or not len(checked):
+        return np.full(len(checked), min(max_margin, known), np.uint16)
+    searcher = _Searcher(store, checked)
+    counts = [
+        searcher.margins(slice(start, min(len(checked), start + _QUERIES_AT_ONCE)))
+        for start in range(0, len(checked), _QUERIES_AT_ONCE)
+    ]
+    return np.minimum(np.concatenate(counts), max_margin).astype(np.uint16)
+
+
+class _Searcher:
+    """Finds, for some queries at a time, what is nearer than the nearest unknown entry."""
+
+    def __init__(self, store: Store, queries: NDArray[np.float32]) -> None:
+        points, keys = Queries(queries), Centered(store.keys, store.mean)
+        rng = np.random.default_rng(_SEED)
+        basis = find_basis(keys, store.entries, rng)
+        # Unknown entries first.
+        self._entries = Sketch(keys, np.argsort(store.known, kind="stable"), basis)
+        self._queries = Sketch(Centered(points, store.mean), np.arange(len(queries)), basis)
+        self._unknown = store.entries - int(np.count_nonzero(store.known))
+        self._pairs = PairDistances(points, store.keys)
+        self._sample = draw_columns(store.entries, rng)
+        self._screen = Screen(_QUERIES_AT_ONCE, _COLUMNS_AT_ONCE)
+
+    def margins(self, part: slice) -> NDArray[np.int64]:
+        """Count."""
+        radius = self._bound(part)
+        query, position, distances = self._near(part, radius)
+        unknown = position < self._unknown
+        entry = self._entries.order[position]
+        nearest = radius.copy()
+        np.minimum.at(nearest, query[unknown] - part.start, self._pairs.exact(query[unknown], entry[unknown]))
+        query, entry, distances = query[~unknown], entry[~unknown], distances[~unknown]
+        nearer = self._pairs.below(query, entry, distances, nearest[query - part.start])
+        return np.bincount(query[nearer] - part.start, minlength=part.stop - part.start)
+
+    def _bound(self, part: slice) -> NDArray[np.float64]:
+        """Return the distance to the nearest of some unknown entries, those with the nearest sketches."""
+        widest = self._entries.basis.vectors.shape[1]
+        left = self._queries.columns(part, widest)[:, :widest]
+        bound = np.full(part.stop - part.start, np.inf)
+        ids = np.arange(part.start, part.stop)
+        for column in _parts(self._unknown):
+            right = self._entries.columns(column, widest)
+            best = torch.addmm(right[:, -1], left, right[:, :widest].T).argmax(1).numpy() + column.start
+            bound = np.minimum(bound, self._pairs.exact(ids, self._entries.order[best]))
+        return bound
+
+    def _near(
+        self, part: slice, radius: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+        """Return query, position of the entry and quick distance of all pairs that may be within the radius."""
+        longest = self._entries.longest
+        width = self._queries.best_width(part, radius, self._entries, self._sample)
+        left = self._queries.rows(part, width, radius, longest)
+        found = []
+        for column in _parts(len(self._entries.order)):
+            row, other = self._screen.passing(left, self._entries.columns(column, width))
+            query, position = row + part.start, other + column.start
+            distances = self._pairs.quick(query, self._entries.order[position])
+            near = distances <= radius[row] * (1 + self._pairs.relative_error)
+            found.append((query[near], position[near], distances[near]))
+        query, position, distances = (np.concatenate(column) for column in zip(*found, strict=True))
+        return query, position, distances
+
+
+def _parts(count: int) -> list[slice]:
+    return [slice(start, min(count, start + _COLUMNS_AT_ONCE)) for start in range(0, count, _COLUMNS_AT_ONCE)]

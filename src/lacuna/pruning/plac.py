@@ -1,0 +1,134 @@
+"""PLAC, pruning with local correctness: drop known entries in a neighborhood that the model knows; and its reverse.
+
+Knows nothing of how margins are measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.errors import SettingError
+from lacuna.pruning.base import (
+    EntryTable,
+    Pruning,
+    chance,
+    count_groups,
+    draw,
+    largest_ratio,
+    wanted,
+    within_reach,
+)
+
+Order = Literal["random", "highest-margin-first"]
+ORDERS: tuple[Order, ...] = ("random", "highest-margin-first")
+# The thresholds that the paper tries.
+MIN_MARGINS = (4, 8, 16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Plac:
+    """Drops known entries whose margin is ``min_margin`` or more. Unknown entries stay, whatever their margin.
+
+    :param min_margin: The paper's k_p.
+    :param order: Which of the candidates go: any, as in the paper, or those of the highest margin first, where chance
+        only decides among equal margins.
+    """
+
+    name: ClassVar[str] = "plac"
+    min_margin: int = 8
+    order: Order = "random"
+
+    def __post_init__(self) -> None:
+        if self.min_margin < 0:
+            raise SettingError(f"min_margin: got {self.min_margin}; allowed is 0 or more")
+        if self.order not in ORDERS:
+            raise SettingError(f"order: got {self.order!r}; allowed: {', '.join(ORDERS)}")
+
+    def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
+        """Draw from the known entries of a large margin."""
+        _check_measured(entries, self.min_margin)
+        known, margin = entries.known, entries.margin
+        candidates = known & (margin >= self.min_margin)
+        count = within_reach(
+            wanted(ratio, len(known), self.name),
+            int(np.count_nonzero(candidates)),
+            len(known),
+            f"only known entries with a margin of {self.min_margin} or more are dropped",
+            _ratios({least: int(np.count_nonzero(known & (margin >= least))) for least in MIN_MARGINS}, len(known)),
+            clamp,
+        )
+        if self.order == "random":
+            keep = draw(candidates, count, chance(seed))
+        else:
+            keep = _draw_highest(margin, candidates, count, chance(seed))
+        groups = {
+            "unknown": ~known,
+            f"known, margin below {self.min_margin}": known & ~candidates,
+            f"known, margin {self.min_margin} or more": candidates,
+        }
+        return Pruning(keep, count_groups(keep, groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Reverse:
+    """Drops entries whose margin is below ``min_margin``, known or not: what PLAC keeps, to see what it is worth.
+
+    :param min_margin: The paper's k_p.
+    """
+
+    name: ClassVar[str] = "reverse"
+    min_margin: int = 8
+
+    def __post_init__(self) -> None:
+        if self.min_margin < 1:
+            raise SettingError(f"min_margin: got {self.min_margin}; allowed is 1 or more")
+
+    def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
+        """Draw from the entries of a small margin."""
+        _check_measured(entries, self.min_margin)
+        margin = entries.margin
+        candidates = margin < self.min_margin
+        count = within_reach(
+            wanted(ratio, len(margin), self.name),
+            int(np.count_nonzero(candidates)),
+            len(margin),
+            f"only entries with a margin below {self.min_margin} are dropped",
+            _ratios({most: int(np.count_nonzero(margin < most)) for most in MIN_MARGINS}, len(margin)),
+            clamp,
+        )
+        keep = draw(candidates, count, chance(seed))
+        groups = {
+            f"unknown, margin below {self.min_margin}": candidates & ~entries.known,
+            f"known, margin below {self.min_margin}": candidates & entries.known,
+            f"margin {self.min_margin} or more": ~candidates,
+        }
+        return Pruning(keep, count_groups(keep, groups))
+
+
+def _check_measured(entries: EntryTable, min_margin: int) -> None:
+    if min_margin > entries.max_margin:
+        raise SettingError(
+            f"min_margin: got {min_margin}, but margins were measured only up to {entries.max_margin}; "
+            f"ask for less, or measure them again with: lacuna margin STORE --max-margin {min_margin}"
+        )
+
+
+def _draw_highest(
+    margin: NDArray[np.uint16], candidates: NDArray[np.bool_], count: int, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Take the candidates of the highest margin, of equals any; return a mask of all the entries not taken."""
+    rows = rng.permutation(np.flatnonzero(candidates))
+    rising = rows[np.argsort(margin[rows], kind="stable")]
+    keep = np.ones(len(candidates), dtype=np.bool_)
+    keep[rising[len(rising) - count :]] = False
+    return keep
+
+
+def _ratios(possible: dict[int, int], entries: int) -> str:
+    """Say which ratio each threshold allows."""
+    each = ", ".join(f"{largest_ratio(count, entries)} with {margin}" for margin, count in possible.items())
+    return f"ask for less, or choose another min_margin (the largest ratio is {each})"

@@ -1,0 +1,77 @@
+"""Neighborhoods made up for the tests: duplicates among the values, equal distances, missing neighbors, weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from lacuna.combiners import Neighbors
+from lacuna.combiners.fitting import TokenCache
+
+VOCABULARY = 9
+DIMENSION = 3
+
+
+def make_neighbors(seed: int, rows: int, k: int, *, weights: bool) -> Neighbors:
+    """Return float64 neighbors, the last ones of some queries missing, all of one query where there are three."""
+    rng = np.random.default_rng(seed)
+    distances = np.sort(rng.integers(0, 60, (rows, k)).astype(np.float64), axis=1)
+    values = rng.integers(0, VOCABULARY, (rows, k))
+    missing = np.arange(k) >= k - rng.integers(0, k, (rows, 1))
+    missing[2:3] = True
+    distances[missing], values[missing] = np.inf, -1
+    log_weights = np.where(missing, 0.0, np.log(rng.integers(1, 5, (rows, k))))
+    keys = torch.from_numpy(np.where(missing[..., None], 0.0, rng.normal(size=(rows, k, DIMENSION))))
+    return Neighbors(
+        torch.from_numpy(distances),
+        torch.from_numpy(values),
+        torch.from_numpy(log_weights) if weights else None,
+        torch.from_numpy(rng.normal(size=(rows, DIMENSION))),
+        lambda: keys,
+    )
+
+
+def one_query(found: Neighbors, row: int) -> Neighbors:
+    """Return the neighbors of one query alone."""
+    keys = found.read_keys()[row : row + 1]
+    weights = None if found.log_weights is None else found.log_weights[row : row + 1]
+    columns = (found.distances[row : row + 1], found.values[row : row + 1], weights)
+    return Neighbors(*columns, None if found.queries is None else found.queries[row : row + 1], lambda: keys)
+
+
+def make_cache(found: Neighbors, log_probs: torch.Tensor, gold: torch.Tensor) -> TokenCache:
+    """Return what would be collected of these tokens, each a sentence of its own."""
+    keys, queries = found.read_keys(), found.queries
+    return TokenCache(
+        distances=found.distances,
+        values=found.values,
+        log_weights=found.log_weights,
+        gold=gold,
+        log_p_gold=log_probs.gather(1, gold[:, None])[:, 0],
+        log_p_values=log_probs.gather(1, found.values.clamp(min=0)),
+        log_p_sum=log_probs.sum(1),
+        vocabulary_size=log_probs.shape[1],
+        sentences=torch.arange(len(gold)),
+        read_queries=None if queries is None else lambda rows: queries[rows],
+        read_keys=lambda rows: keys[rows],
+    )
+
+
+def single(found: Neighbors) -> Neighbors:
+    """Return the same in float32."""
+    keys = found.read_keys().float()
+    return replace(
+        found,
+        distances=found.distances.float(),
+        log_weights=None if found.log_weights is None else found.log_weights.float(),
+        queries=None if found.queries is None else found.queries.float(),
+        read_keys=lambda: keys,
+    )
+
+
+neighborhoods = st.builds(
+    make_neighbors, st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([1, 2, 4, 8]), weights=st.booleans()
+)

@@ -1,0 +1,77 @@
+"""``lacuna margin``: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from lacuna.cli.margin import margin
+from lacuna.datastore import Store
+from lacuna.errors import SettingError, StoreError
+from unit.margin.stores import clustered, make_store, true_margins
+
+KEYS, KNOWN = clustered(300, 8, 0.8)
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command("margin")(margin)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return make_store(tmp_path / "store", KEYS, KNOWN)
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_table(store: Store) -> None:
+    shown = run(store.path, "--threads", 1)
+    assert "known entries" in shown
+    assert "written in" in shown
+    assert "nothing to do" in run(store.path)
+
+
+def test_json(store: Store) -> None:
+    content = json.loads(run(store.path, "--max-margin", 5, "--json"))
+    assert (content["method"], content["max_margin"], content["measured"]) == ("exact", 5, True)
+    fives = sum(content["margin_histogram"]["4"].values())
+    assert fives == sum(margin >= 4 for margin in true_margins(KEYS, KNOWN, 5))
+    assert json.loads(run(store.path, "--max-margin", 5, "--json"))["measured"] is False
+
+
+def test_approximate(store: Store) -> None:
+    assert "have the exact margin" in run(store.path, "--approximate", "--probes", 1)
+    content = json.loads(run(store.path, "--approximate", "--json"))
+    assert content["approximate"]["probes"] == 32
+    assert content["agreement"]["equal"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["--probes", 3], SettingError, "without --approximate"),
+        (["--approximate", "--probes", 0], SettingError, "probes: got 0; allowed is 1 or more"),
+        (["--max-margin", 0], SettingError, "max_margin: got 0"),
+        (["--threads", 0], SettingError, "threads"),
+    ],
+)
+def test_refusals(store: Store, words: list[object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        run(store.path, *words)
+    assert not (store.path / "margin").exists()
+
+
+def test_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such store"):
+        run(tmp_path / "nowhere")
+
+
+def test_help_has_an_example() -> None:
+    assert "lacuna margin it/store" in run("--help")

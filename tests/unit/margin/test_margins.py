@@ -1,0 +1,176 @@
+"""Margins against the slow truth, entry by entry in float64."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from lacuna.datastore import Store
+from lacuna.errors import IndexingError, SettingError
+from lacuna.margin import Approximate, margin_of, measure_margin, measuring, read_margins
+from lacuna.progress import SILENT
+from unit.margin.stores import clustered, make_store, true_margins, true_query_margins
+
+# Little is seen nearby, so that nearly all is left to the sweeps.
+DIVIDED = Approximate(probes=2, lists=12)
+
+
+@pytest.fixture
+def divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "_NEARBY", DIVIDED)
+    monkeypatch.setattr("lacuna.margin.sweep.BLOCK", 64)
+
+
+def measured(store: Store, max_margin: int = 2048, approximate: Approximate | None = None) -> NDArray[np.uint16]:
+    measure_margin(store, max_margin, approximate=approximate)
+    return read_margins(store).values
+
+
+def grid(rows: int, seed: int) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
+    """Points with whole numbers from 0 to 3 in three dimensions: nearly everything is tied with something."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 4, size=(rows, 3)).astype(np.float16), rng.random(rows) < 0.95
+
+
+@pytest.mark.usefixtures("divided")
+@pytest.mark.parametrize("max_margin", [1, 4, 16, 2048])
+@pytest.mark.parametrize("known_share", [0.3, 0.8, 0.97])
+def test_sweeping_gives_the_truth(tmp_path: Path, known_share: float, max_margin: int) -> None:
+    keys, known = clustered(700, 24, known_share, seed=3)
+    store = make_store(tmp_path / "store", keys, known)
+    assert measured(store, max_margin).tolist() == true_margins(keys, known, max_margin)
+
+
+@pytest.mark.usefixtures("divided")
+@pytest.mark.parametrize("max_margin", [3, 8, 2048])
+@pytest.mark.parametrize("seed", range(3))
+def test_ties_count_against_the_margin(tmp_path: Path, seed: int, max_margin: int) -> None:
+    keys, known = grid(300, seed)
+    store = make_store(tmp_path / "store", keys, known)
+    assert measured(store, max_margin).tolist() == true_margins(keys, known, max_margin)
+
+
+@pytest.mark.usefixtures("divided")
+def test_wide_keys_without_principal_components(tmp_path: Path) -> None:
+    # In all directions alike: sketches rule out nothing, so whole keys are multiplied.
+    rng = np.random.default_rng(5)
+    keys, known = rng.normal(size=(300, 160)).astype(np.float16), rng.random(300) < 0.9
+    store = make_store(tmp_path / "store", keys, known)
+    assert measured(store).tolist() == true_margins(keys, known, 2048)
+
+
+def test_a_small_store_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+    keys, known = clustered(300, 8, 0.7)
+    store = make_store(tmp_path / "store", keys, known)
+    assert measured(store).tolist() == true_margins(keys, known, 2048)
+
+
+def test_probing_all_lists_is_exact(tmp_path: Path) -> None:
+    keys, known = clustered(500, 16, 0.8, seed=1)
+    store = make_store(tmp_path / "store", keys, known)
+    assert measured(store, 32, Approximate(probes=7, lists=7)).tolist() == true_margins(keys, known, 32)
+    assert read_margins(store).manifest.agreement.equal == 1.0
+
+
+def test_probing_few_lists_says_how_often_it_is_right(tmp_path: Path) -> None:
+    keys, known = clustered(900, 16, 0.8, seed=2)
+    store = make_store(tmp_path / "store", keys, known)
+    margins = measured(store, 64, Approximate(probes=1, lists=30, sample=900))
+    truth = np.array(true_margins(keys, known, 64))
+    manifest = read_margins(store).manifest
+    assert manifest.method == "approximate"
+    assert 0.2 < manifest.agreement.equal == np.mean(margins == truth) < 1
+    alike = (margins[known] >= 8) == (truth[known] >= 8)
+    assert manifest.agreement.decisions["8"] == alike.mean() < 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "max_margin", "margin"),
+    [((1, 1, 0, 1), 2048, 2), ((0, 1, 1, 1), 2048, 0), ((1, 1, 1, 1, 1, 1), 4, 4)],
+)
+def test_golden_flags(tmp_path: Path, flags: tuple[int, ...], max_margin: int, margin: int) -> None:
+    """Neighbors on a line, farther and farther from the first entry, and known or not as the flags say."""
+    keys = np.array([[0.0], *([place + 1.0] for place in range(len(flags)))], dtype=np.float16)
+    store = make_store(tmp_path / "store", keys, np.array([0, *flags], dtype=bool))
+    assert measured(store, max_margin)[0] == margin
+    query = np.array([[-0.25]], dtype=np.float32)
+    others = make_store(tmp_path / "others", keys[1:], np.array(flags, dtype=bool))
+    assert margin_of(others, query, max_margin).tolist() == [margin]
+
+
+def test_golden_itself_is_left_out_by_number_not_by_rank(tmp_path: Path) -> None:
+    # Entry 2 has two twins before it in the store and an unknown neighbor after.
+    keys = np.array([[1.0], [1.0], [1.0], [2.0]], dtype=np.float16)
+    store = make_store(tmp_path / "store", keys, np.array([1, 1, 1, 0], dtype=bool))
+    assert measured(store).tolist() == [2, 2, 2, 3]
+
+
+def test_golden_duplicates_cannot_hide_an_unknown_one(tmp_path: Path) -> None:
+    keys = np.full((6, 4), 1.5, dtype=np.float16)
+    store = make_store(tmp_path / "store", keys, np.array([1, 1, 1, 1, 1, 0], dtype=bool))
+    assert measured(store).tolist() == [0, 0, 0, 0, 0, 5]
+
+
+@pytest.mark.parametrize("entries", [0, 1, 5])
+@pytest.mark.parametrize("flag", [True, False])
+def test_golden_all_alike(tmp_path: Path, entries: int, flag: bool) -> None:
+    keys = np.arange(entries * 2, dtype=np.float16).reshape(entries, 2)
+    store = make_store(tmp_path / "store", keys, np.full(entries, flag))
+    assert measured(store, 3).tolist() == [min(3, entries - 1) if flag else 0] * entries
+    query = np.ones((1, 2), np.float32)
+    assert margin_of(store, query, 3).tolist() == [min(3, entries) if flag else 0]
+
+
+@st.composite
+def small_stores(draw: st.DrawFn) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
+    """Few different numbers in few dimensions: twins and ties are the rule."""
+    shape = draw(st.tuples(st.integers(0, 40), st.integers(1, 3)))
+    numbers = st.sampled_from([-2.0, -0.5, 0.0, 0.099976, 0.5, 1.0, 3.0, 1000.0])
+    keys = draw(hnp.arrays(np.float16, shape, elements=numbers))
+    return keys, draw(hnp.arrays(np.bool_, shape[0]))
+
+
+@settings(max_examples=60)
+@given(small_stores(), st.sampled_from([1, 2, 5, 2048]), st.integers(1, 6))
+@example((np.zeros((3, 1), np.float16), np.array([True, False, True])), 2, 2)
+def test_any_store(drawn: tuple[NDArray[np.float16], NDArray[np.bool_]], max_margin: int, lists: int) -> None:
+    keys, known = drawn
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "_NEARBY", Approximate(probes=1, lists=lists))
+        patch.setattr("lacuna.margin.sweep.BLOCK", 8)
+        patch.setattr("os.fsync", lambda _: None)  # most of the time, otherwise
+        store = make_store(Path(folder) / "store", keys, known, shards=1)
+        assert measured(store, max_margin).tolist() == true_margins(keys, known, max_margin)
+        queries = np.concatenate([keys[:3].astype(np.float32), np.full((1, keys.shape[1]), 0.3, np.float32)])
+        assert margin_of(store, queries, max_margin).tolist() == true_query_margins(keys, known, queries, max_margin)
+
+
+@pytest.mark.parametrize("max_margin", [3, 2048])
+def test_margins_of_queries(tmp_path: Path, max_margin: int) -> None:
+    keys, known = clustered(900, 24, 0.9, seed=7)
+    queries = np.concatenate([keys[850:].astype(np.float32), keys[:250].astype(np.float32) + 0.05])
+    store = make_store(tmp_path / "store", keys, known)
+    assert margin_of(store, queries, max_margin).tolist() == true_query_margins(keys, known, queries, max_margin)
+    assert margin_of(store, queries[:0]).shape == (0,)
+
+
+def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", *clustered(50, 4, 0.5))
+    before = sorted(store.path.rglob("*"))
+    for wrong in (0, -1, 65_536):
+        with pytest.raises(SettingError, match="allowed is 1 to 65,535"):
+            measure_margin(store, wrong, progress=SILENT)
+        with pytest.raises(SettingError, match="max_margin"):
+            margin_of(store, np.ones((1, 4), np.float32), wrong)
+    with pytest.raises(SettingError, match="probes: got 0"):
+        Approximate(probes=0)
+    with pytest.raises(IndexingError, match="the keys have 4 numbers"):
+        margin_of(store, np.ones((1, 5), np.float32))
+    assert sorted(store.path.rglob("*")) == before
