@@ -9,25 +9,35 @@ from typing import TYPE_CHECKING, Any
 from lacuna.version import __version__
 
 if TYPE_CHECKING:
-    from lacuna.combiners import Vanilla
+    from lacuna.analysis import choose_pruning
+    from lacuna.combiners import Adaptive, Kster, Vanilla, load_combiner
     from lacuna.corpora import Cleaning, clean, read_corpus, split_corpus, write_tsv
     from lacuna.corpora.fetching import fetch_domain
     from lacuna.datastore import Store, build_store, open_store
     from lacuna.decoding import BeamSettings
     from lacuna.evaluation import Score, SystemScore, evaluate_systems
     from lacuna.index import build_index, open_index
+    from lacuna.margin import margin_of, measure_margin
     from lacuna.models import Model, load_model
     from lacuna.models.training import TrainSettings, train_model
+    from lacuna.pruning import Plac, prune_store
     from lacuna.records import Languages, Origin, SentencePair
     from lacuna.translator import Memory, Translator, open_memory, tune
+    from lacuna.translator.fitting import FitAdaptive, FitKster, FitVanilla, fit_combiner
 
 _HOMES = {
+    "Adaptive": "lacuna.combiners",
     "BeamSettings": "lacuna.decoding",
     "Cleaning": "lacuna.corpora",
+    "FitAdaptive": "lacuna.translator.fitting",
+    "FitKster": "lacuna.translator.fitting",
+    "FitVanilla": "lacuna.translator.fitting",
+    "Kster": "lacuna.combiners",
     "Languages": "lacuna.records",
     "Memory": "lacuna.translator",
     "Model": "lacuna.models",
     "Origin": "lacuna.records",
+    "Plac": "lacuna.pruning",
     "Score": "lacuna.evaluation",
     "SentencePair": "lacuna.records",
     "Store": "lacuna.datastore",
@@ -37,13 +47,19 @@ _HOMES = {
     "Vanilla": "lacuna.combiners",
     "build_index": "lacuna.index",
     "build_store": "lacuna.datastore",
+    "choose_pruning": "lacuna.analysis",
     "clean": "lacuna.corpora",
     "evaluate_systems": "lacuna.evaluation",
     "fetch_domain": "lacuna.corpora.fetching",
+    "fit_combiner": "lacuna.translator.fitting",
+    "load_combiner": "lacuna.combiners",
     "load_model": "lacuna.models",
+    "margin_of": "lacuna.margin",
+    "measure_margin": "lacuna.margin",
     "open_index": "lacuna.index",
     "open_memory": "lacuna.translator",
     "open_store": "lacuna.datastore",
+    "prune_store": "lacuna.pruning",
     "read_corpus": "lacuna.corpora",
     "split_corpus": "lacuna.corpora",
     "train_model": "lacuna.models.training",
@@ -52,12 +68,18 @@ _HOMES = {
 }
 
 __all__ = [
+    "Adaptive",
     "BeamSettings",
     "Cleaning",
+    "FitAdaptive",
+    "FitKster",
+    "FitVanilla",
+    "Kster",
     "Languages",
     "Memory",
     "Model",
     "Origin",
+    "Plac",
     "Score",
     "SentencePair",
     "Store",
@@ -68,13 +90,19 @@ __all__ = [
     "__version__",
     "build_index",
     "build_store",
+    "choose_pruning",
     "clean",
     "evaluate_systems",
     "fetch_domain",
+    "fit_combiner",
+    "load_combiner",
     "load_model",
+    "margin_of",
+    "measure_margin",
     "open_index",
     "open_memory",
     "open_store",
+    "prune_store",
     "read_corpus",
     "split_corpus",
     "train_model",

@@ -37,6 +37,10 @@ class IndexingError(LacunaError):
     """An index that cannot be built, opened or searched."""
 
 
+class CombinerError(LacunaError):
+    """A combiner that cannot be saved, opened or trusted, or that belongs to another model."""
+
+
 class EvaluationError(LacunaError, ValueError):
     """Translations that cannot be compared with their references."""
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from lacuna.errors import LacunaError
 
 
 @contextmanager
@@ -33,6 +36,35 @@ def atomic_path(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside ``folder``; on success it takes that name, on failure it is removed.
+
+    :param folder: Absent or empty; see :func:`check_unused`.
+    """
+    temporary = folder.with_name(f".{folder.name}.new.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        if folder.exists():
+            folder.rmdir()
+        temporary.replace(folder)
+        sync(folder.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_unused(folder: Path, error: type[LacunaError]) -> None:
+    """Refuse a folder that is in use, with an error of the caller's kind; callers ask this before slow work."""
+    try:
+        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as reason:
+        raise error(f"{folder}: not a folder that can be read ({reason.strerror}); name another") from reason
+    if used:
+        raise error(f"{folder}: already there and not empty; name a new folder")
 
 
 def sync(path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import typer
 
-from lacuna.cli import demo, evaluate, fetch, index, margin, prune, store, train, translate
+from lacuna.cli import demo, evaluate, fetch, fit, index, margin, prune, store, train, translate
 from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.version import __version__
@@ -38,6 +38,7 @@ app.command("verify")(store.verify)
 app.command("margin")(margin.margin)
 app.command("prune")(prune.prune)
 app.command("tune")(translate.tune)
+app.command("fit")(fit.fit)
 app.command("translate")(translate.translate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("demo")(demo.demo)

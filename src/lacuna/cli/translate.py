@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +27,7 @@ from lacuna.errors import CorpusError, SettingError
 from lacuna.records import Languages
 
 if TYPE_CHECKING:
+    from lacuna.combiners import Combiner
     from lacuna.translator import Memory
 
 
@@ -34,9 +35,12 @@ def translate(
     file: Annotated[Path | None, typer.Argument(help="One sentence per line; standard input without it.")] = None,
     model: ModelName = None,
     memory: OptionalMemoryPaths = None,
-    k: Annotated[int, typer.Option(help="Neighbors per token.")] = 8,
-    knn_weight: Annotated[float, typer.Option(help="Share of the memory: 0 is the model alone.")] = 0.5,
-    temperature: Annotated[float, typer.Option(help="Divides squared distances.")] = 10.0,
+    combiner: Annotated[
+        Path | None, typer.Option(help="Folder of lacuna fit, instead of the next three.")
+    ] = None,
+    k: Annotated[int | None, typer.Option(help="Neighbors per token (8).")] = None,
+    knn_weight: Annotated[float | None, typer.Option(help="Share of the memory: 0 is the model alone (0.5).")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Divides squared distances (10).")] = None,
     beam: Annotated[int, typer.Option(help="Beam width.")] = 5,
     length_penalty: Annotated[float, typer.Option(help="Power of the length that scores are divided by.")] = 1.0,
     batch_size: Annotated[int, typer.Option(help="Sentences at once.")] = 32,
@@ -51,20 +55,19 @@ def translate(
 
     Example: `echo "Klicken Sie auf OK." | lacuna translate --memory it-store --k 8 --knn-weight 0.6`
     """
-    from lacuna.combiners import Vanilla
     from lacuna.decoding import BeamSettings
     from lacuna.models import load_model
     from lacuna.translator import Translator, open_memory
 
     use_threads(threads)
     check_at_least_one("--batch-size", batch_size)
-    combiner = Vanilla(k, knn_weight, temperature)
+    weighing = _combiner(combiner, {"k": k, "knn_weight": knn_weight, "temperature": temperature})
     settings = BeamSettings(beam=beam, length_penalty=length_penalty)
     direction = Languages.parse(languages) if languages else None
     lines = _read_lines(file)
     memories = [open_memory(path) for path in memory or []]
-    _check_k(k, memories)
-    translator = Translator(load_model(model, device=device, languages=direction), memories, combiner, settings)
+    _check_k(weighing.k, memories)
+    translator = Translator(load_model(model, device=device, languages=direction), memories, weighing, settings)
     for result in translator.translate(lines, evidence=json, batch_size=batch_size, progress=BarProgress()):
         content = {"text": result.text, "score": result.score, "steps": [asdict(step) for step in result.steps]}
         sys.stdout.write((json_format.dumps(content, ensure_ascii=False) if json else result.text) + "\n")
@@ -108,6 +111,19 @@ def tune(
         )
     else:
         print_table("Best settings on dev", names, rows[:10])
+
+
+def _combiner(folder: Path | None, settings: dict[str, Any]) -> Combiner:
+    """Open a fitted combiner, or make a vanilla one from what was given."""
+    from lacuna.combiners import Vanilla, load_combiner
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    if folder is None:
+        return Vanilla(**given)
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise SettingError(f"{names}: given beside --combiner, which has its own; leave one of them out")
+    return load_combiner(folder)
 
 
 def _check_k(k: int, memories: list[Memory]) -> None:

@@ -7,9 +7,6 @@ whole or not at all. Knows nothing of models and stores beyond their fingerprint
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -24,8 +21,8 @@ from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Combiner, Neighbors
 from lacuna.combiners.kster import Kster
 from lacuna.combiners.vanilla import Vanilla
-from lacuna.errors import LacunaError
-from lacuna.files import atomic_path, sha256_of, sync, write_json
+from lacuna.errors import CombinerError, LacunaError
+from lacuna.files import atomic_folder, atomic_path, check_unused, sha256_of, write_json
 from lacuna.version import __version__
 
 # All combiners by name. The fields of each are its settings, but for the network of those that learn.
@@ -33,10 +30,6 @@ COMBINERS: dict[str, type[Vanilla | Adaptive | Kster]] = {"vanilla": Vanilla, "a
 FORMAT = 1
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
-
-
-class CombinerError(LacunaError):
-    """A combiner that cannot be saved, opened or trusted, or that belongs to another model."""
 
 
 class _Record(BaseModel):
@@ -106,16 +99,6 @@ class SavedCombiner:
             )
 
 
-def check_place(folder: Path) -> None:
-    """Refuse a folder that is in use; callers ask this before slow work."""
-    try:
-        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    except OSError as error:
-        raise CombinerError(f"{folder}: not a folder that can be read ({error.strerror}); name another") from error
-    if used:
-        raise CombinerError(f"{folder}: already there and not empty; name a new folder")
-
-
 def save_combiner(
     combiner: Vanilla | Adaptive | Kster,
     folder: Path,
@@ -126,10 +109,10 @@ def save_combiner(
     seed: int,
 ) -> CombinerManifest:
     """Write a combiner into a folder that does not exist or is empty."""
-    check_place(folder)
+    check_unused(folder, CombinerError)
     name = next(name for name, kind in COMBINERS.items() if isinstance(combiner, kind))
     try:
-        with _whole_or_absent(folder) as temporary:
+        with atomic_folder(folder) as temporary:
             digest = None
             if not isinstance(combiner, Vanilla):
                 weights = {name: weight.contiguous().cpu() for name, weight in combiner.network.state_dict().items()}
@@ -205,19 +188,3 @@ def _put_weights(network: nn.Module, path: Path, digest: str | None) -> None:
         raise CombinerError(
             f"{path}: does not fit the settings in {MANIFEST} ({error}); copy or fit it again"
         ) from error
-
-
-@contextmanager
-def _whole_or_absent(folder: Path) -> Iterator[Path]:
-    """Yield a folder under another name beside ``folder``, and give it that name at the end; or remove it."""
-    temporary = folder.with_name(f".{folder.name}.fit.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        if folder.exists():
-            folder.rmdir()
-        temporary.replace(folder)
-        sync(folder.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -118,12 +118,14 @@ class Prober:
     ) -> Iterator[_Compared]:
         """Compute distances by matrix products, some columns at a time; that to itself is infinite."""
         lengths = torch.linalg.vector_norm(keys, dim=1)
+        # With two more numbers on both sides, a product is a distance: -2 x.y + |x|^2 . 1 + 1 . |y|^2.
+        left = torch.column_stack([keys * -2, lengths.square(), torch.ones_like(lengths)])
         for start in range(0, len(columns), _COLUMNS_AT_ONCE):
             some = columns[start : start + _COLUMNS_AT_ONCE]
             others = self._centered.gather(some)
-            squares = (others * others).sum(1)
-            products = torch.addmm(squares, keys, others.T, alpha=-2).add_(lengths.square().unsqueeze(1))
-            distances: NDArray[np.float32] = products.numpy()
+            squares = others.square().sum(1)
+            right = torch.column_stack([others, torch.ones_like(squares), squares])
+            distances: NDArray[np.float32] = torch.mm(left, right.T).numpy()
             here = np.flatnonzero((own_place >= start) & (own_place < start + len(some)))
             distances[here, own_place[here] - start] = np.inf
             reach = lengths.double() + squares.max().sqrt().double()

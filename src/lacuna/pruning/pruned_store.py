@@ -6,10 +6,7 @@ Sentences stay, and with them their ids. Knows nothing of how a pruner chooses.
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +28,7 @@ from lacuna.datastore.columns import (
 from lacuna.datastore.manifest import Parent, ShardRecord
 from lacuna.datastore.resuming import finish, writing
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import sync
+from lacuna.files import atomic_folder, check_unused
 from lacuna.index import build_index
 from lacuna.index.base import check_seed
 from lacuna.index.kinds import AUTO, choose_kind
@@ -118,7 +115,7 @@ def prune_store(
         choose_kind(index, kept, store.dimension)  # refuses what is no kind, before anything is written
     settings = {"method": pruner.name, "ratio": ratio, "seed": seed, "clamp": clamp, **asdict(pruner)}
     kind = None
-    with writing(folder), _whole_or_absent(folder) as temporary:
+    with writing(folder), atomic_folder(folder) as temporary:
         _write_store(store, pruning, settings, temporary, progress)
         if index is not None:
             kind = build_index(open_store(temporary), index, seed=seed, progress=progress).manifest.kind
@@ -127,30 +124,9 @@ def prune_store(
 
 def _check_place(folder: Path, store: Store) -> None:
     """Refuse a folder that is in use, or part of the store itself."""
-    try:
-        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    except OSError as error:
-        raise StoreError(f"{folder}: not a folder that can be read ({error.strerror}); name another") from error
-    if used:
-        raise StoreError(f"{folder}: already there and not empty; name a new folder")
+    check_unused(folder, StoreError)
     if store.path.resolve() in folder.resolve().parents:
         raise StoreError(f"{folder}: lies inside the store {store.path}, which stays as it is; name another folder")
-
-
-@contextmanager
-def _whole_or_absent(folder: Path) -> Iterator[Path]:
-    """Yield a folder under another name beside ``folder``, and give it that name at the end; or remove it."""
-    temporary = folder.with_name(f".{folder.name}.prune.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed
-    temporary.mkdir(parents=True)
-    try:
-        yield temporary
-        if folder.exists():
-            folder.rmdir()
-        temporary.replace(folder)
-        sync(folder.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _write_store(store: Store, pruning: Pruning, settings: dict[str, Any], folder: Path, progress: Progress) -> None:

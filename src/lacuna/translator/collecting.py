@@ -17,7 +17,7 @@ from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.translator.dev_pass import read_dev
-from lacuna.translator.memories import Found, Memory, _read_keys, find_neighbors
+from lacuna.translator.memories import Found, Memory, find_neighbors, read_keys
 
 # Logits held at once (16 MB), and entries looked up at once.
 _LOGITS_AT_ONCE = 2**22
@@ -76,7 +76,7 @@ def collect_entries(
 
     def read_queries(rows: torch.Tensor) -> torch.Tensor:
         wanted = rows.numpy()
-        return _read_keys(memories, owners[wanted], entries[wanted], _CPU)
+        return read_keys(memories, owners[wanted], entries[wanted], _CPU)
 
     return _as_cache(model, memories, _join(parts), read_queries)
 
@@ -95,7 +95,7 @@ def _draw_entries(
 def _look_up(
     model: Model, memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], k: int
 ) -> _Columns:
-    queries = _read_keys(memories, owners, entries, _CPU)
+    queries = read_keys(memories, owners, entries, _CPU)
     gold, sentences = np.empty(len(entries), np.int64), np.empty(len(entries), np.int64)
     for number, memory in enumerate(memories):
         own = owners == number
@@ -142,6 +142,6 @@ def _as_cache(
         log_weights=columns.pop("log_weights", None),
         vocabulary_size=model.vocabulary_size,
         read_queries=read_queries,
-        read_keys=lambda rows: _read_keys(memories, owners[rows.numpy()], entries[rows.numpy()], _CPU),
+        read_keys=lambda rows: read_keys(memories, owners[rows.numpy()], entries[rows.numpy()], _CPU),
         **columns,
     )

@@ -18,9 +18,10 @@ import torch
 
 from lacuna.combiners import Adaptive, Kster, Vanilla, save_combiner
 from lacuna.combiners.fitting import fit_adaptive, fit_kster, perplexity
-from lacuna.combiners.saving import CombinerManifest, MemoryRecord, ModelRecord, check_place
+from lacuna.combiners.saving import CombinerManifest, MemoryRecord, ModelRecord
 from lacuna.combiners.tuning import KS, TEMPERATURES, tune_vanilla
-from lacuna.errors import SettingError
+from lacuna.errors import CombinerError, SettingError
+from lacuna.files import check_unused
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
@@ -228,7 +229,7 @@ def fit_combiner(
     :param seed: Decides everything that is left to chance.
     """
     folder = Path(into)
-    check_place(folder)
+    check_unused(folder, CombinerError)
     if not memories:
         raise SettingError("no memory to fit a combiner to; give at least one store")
     fitted = fitter.fit(model, memories, pairs, seed=seed, progress=progress)

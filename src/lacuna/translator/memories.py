@@ -74,14 +74,15 @@ def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) ->
         torch.from_numpy(values).to(place),
         None if weights is None else torch.from_numpy(weights).log().to(place),
         queries,
-        lambda: _read_keys(memories, owners, entries, place),
+        lambda: read_keys(memories, owners, entries, place),
     )
     return Found(neighbors, owners, entries)
 
 
-def _read_keys(
+def read_keys(
     memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], place: torch.device
 ) -> torch.Tensor:
+    """Read the keys of neighbors, zeros where there is none: (queries, k, dimension)."""
     keys = np.zeros((*entries.shape, memories[0].store.dimension), np.float16)
     for number, memory in enumerate(memories):
         chosen = (owners == number) & (entries >= 0)

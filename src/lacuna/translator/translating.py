@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 import torch
 
-from lacuna.combiners import Combiner, Vanilla
+from lacuna.combiners import Combiner, SavedCombiner, Vanilla
 from lacuna.decoding import BeamSettings, Hypothesis, decode_all, plan_batches
 from lacuna.errors import LacunaWarning
 from lacuna.models import Model
@@ -36,6 +36,8 @@ class Translator:
     ) -> None:
         for memory in memories:
             memory.store.check_model(model.fingerprint)
+        if isinstance(combiner, SavedCombiner):
+            combiner.check_model(model.fingerprint)
         self.model, self.memories, self.combiner = model, tuple(memories), combiner or Vanilla()
         self.beam = beam or BeamSettings()
 

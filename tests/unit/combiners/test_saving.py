@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from lacuna.combiners import Adaptive, Kster, Vanilla, load_combiner, save_combiner
-from lacuna.combiners.saving import MANIFEST, WEIGHTS, CombinerError, MemoryRecord, ModelRecord
+from lacuna.combiners.saving import MANIFEST, WEIGHTS, MemoryRecord, ModelRecord
+from lacuna.errors import CombinerError
 from unit.combiners.neighborhoods import DIMENSION, make_neighbors, single
 
 MODEL = ModelRecord(name="toy", fingerprint="a" * 64)
