@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--merge-k", type=int, default=16)
     parser.add_argument("--dev-pairs", type=int, default=500)
     parser.add_argument("--test-pairs", type=int, default=500)
+    parser.add_argument("--kind", default="auto", help="index of the pruned stores; STORE's should be the same")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
@@ -75,7 +76,7 @@ def main() -> None:
     languages = Languages.parse(args.languages)
     dev = draw(args.dev, languages, args.dev_pairs, args.seed)
     test = draw(args.test, languages, args.test_pairs, args.seed)
-    experiment = Experiment(load_model(args.model, languages=languages), dev, test, args.into, BarProgress())
+    experiment = Experiment(load_model(args.model, languages=languages), dev, test, args.into, args.kind, BarProgress())
     lines = compare_pruners(
         experiment, open_memory(args.store), methods(args.ratios, args.min_margin, args.merge_k), seed=args.seed
     )

@@ -1,4 +1,4 @@
-"""The whole path on the bundled model: corpus -> memory -> better translation, each step a verb of the library.
+"""The whole path on the bundled model: corpus, memory, margins, pruned memory, combiners, better translations.
 
 Every step leaves its artifact in the demo's folder and is not done again if that is there. Knows nothing of how
 the result is shown.
@@ -15,17 +15,20 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
-from lacuna.combiners import Vanilla
+from lacuna.combiners import SavedCombiner, Vanilla, load_combiner
 from lacuna.corpora import read_corpus
 from lacuna.corpora.fetching import fetch_domain
-from lacuna.datastore import Store, build_store
+from lacuna.datastore import Store, build_store, open_store
 from lacuna.evaluation import SystemScore, evaluate_systems
 from lacuna.files import write_json, write_text
 from lacuna.index import build_index
+from lacuna.margin import measure_margin
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
+from lacuna.pruning import Plac, prune_store
 from lacuna.records import Languages, SentencePair, Translation
-from lacuna.translator import Translator, open_memory, tune
+from lacuna.translator import Memory, Translator, open_memory, tune
+from lacuna.translator.fitting import FitAdaptive, fit_combiner
 
 
 @dataclass(frozen=True)
@@ -33,26 +36,35 @@ class DemoSettings:
     """How much of everything, so that two cores need a few minutes.
 
     :param train: Training pairs that go into the memory, drawn at random.
-    :param dev: Dev pairs on which k, temperature and knn_weight are chosen.
-    :param test: Test pairs that are translated with and without the memory.
+    :param dev: Dev pairs to which the combiners are fitted.
+    :param test: Test pairs that are translated with and without memories.
+    :param min_margin: Known entries with this knowledge margin or more are dropped from the pruned memory.
     """
 
     domain: str = "it"
     languages: Languages = field(default=Languages("de", "en"))
     train: int = 15_000
-    dev: int = 400
+    dev: int = 800
     test: int = 400
+    min_margin: int = 4
     seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """What came out: scores of the model alone and with memory, their speeds, and one sentence in detail."""
+    """What came out.
+
+    :param scores: Of every system, compared with the model alone.
+    :param p_decline: How likely it is chance that adaptive with the pruned memory is worse than with the whole one.
+    :param example: A sentence that the memory improved, with the evidence of every token.
+    """
 
     scores: tuple[SystemScore, ...]
     tokens_per_second: tuple[float, ...]
-    combiner: Vanilla
+    p_decline: float
+    vanilla: Vanilla
     entries: int
+    pruned_entries: int
     known_ratio: float
     store_bytes: int
     index_kind: str
@@ -69,7 +81,7 @@ class DemoReport:
 
 
 def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progress = SILENT) -> DemoReport:
-    """Fetch, build, index, tune, translate twice, evaluate; write the translations and the report into ``into``."""
+    """Go the whole path; write stores, combiners, translations and the report into ``into``."""
     clock = _Clock()
     languages = settings.languages
     fetch_domain(settings.domain, languages, into / "corpus", seed=settings.seed, progress=progress)
@@ -82,36 +94,66 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
     clock.note("build")
     index = build_index(store, progress=progress)
     clock.note("index")
-    memory = open_memory(into / "store", settings.domain)
-    combiner = tune(model, [memory], dev, progress=progress)[0].combiner
+    pruned = _prune(store, into / "pruned", settings, clock, progress)
+    whole, small = open_memory(store.path, settings.domain), open_memory(pruned.path, f"{settings.domain}, pruned")
+    vanilla = tune(model, [whole], dev, progress=progress)[0].combiner
     clock.note("tune")
+    systems = {"model alone": Translator(model), "vanilla": Translator(model, [whole], vanilla)}
+    for name, memory in (("adaptive", whole), ("adaptive, pruned", small)):
+        folder = into / name.replace(", ", "-")
+        systems[name] = Translator(model, [memory], _adaptive(model, memory, dev, folder, settings.seed, progress))
+        clock.note(f"fit {name}")
     sources, references = [pair.source for pair in test], [pair.target for pair in test]
-    results, speeds = [], []
-    for name, memories in (("model alone", []), ("with memory", [memory])):
+    texts: dict[str, list[str]] = {}
+    speeds = []
+    for name, translator in systems.items():
         started = time.perf_counter()
-        results.append(Translator(model, memories, combiner).translate(sources, progress=progress))
-        speeds.append(sum(result.tokens for result in results[-1]) / (time.perf_counter() - started))
-        write_text(into / f"{name.replace(' ', '-')}.txt", "".join(f"{result.text}\n" for result in results[-1]))
+        results = translator.translate(sources, progress=progress)
+        speeds.append(round(sum(result.tokens for result in results) / (time.perf_counter() - started), 1))
+        texts[name] = [result.text for result in results]
+        write_text(into / f"{name.replace(', ', '-').replace(' ', '-')}.txt", "".join(f"{t}\n" for t in texts[name]))
         clock.note(f"translate {name}")
-    texts = {name: [r.text for r in part] for name, part in zip(("model alone", "with memory"), results, strict=True)}
-    scores = evaluate_systems(references, texts, target_language=languages.target)
-    place = _most_telling(references, *texts.values())
-    translator = Translator(model, [memory], combiner)
+    place = _most_telling(references, texts["model alone"], texts["adaptive"])
+    [_, against_whole] = evaluate_systems(
+        references, {name: texts[name] for name in ("adaptive", "adaptive, pruned")}, target_language=languages.target
+    )
     report = DemoReport(
-        scores=tuple(scores),
-        tokens_per_second=tuple(round(speed, 1) for speed in speeds),
-        combiner=combiner,
+        scores=tuple(evaluate_systems(references, texts, target_language=languages.target)),
+        tokens_per_second=tuple(speeds),
+        p_decline=1.0 if against_whole.p_decline is None else against_whole.p_decline,
+        vanilla=vanilla,
         entries=store.entries,
+        pruned_entries=pruned.entries,
         known_ratio=round(float(store.known.mean()), 4),
         store_bytes=_bytes(store),
         index_kind=index.manifest.kind,
-        example=translator.translate([sources[place]], evidence=True)[0],
+        example=systems["adaptive"].translate([sources[place]], evidence=True)[0],
         example_reference=references[place],
-        example_without=results[0][place].text,
+        example_without=texts["model alone"][place],
         seconds=clock.seconds,
     )
     write_json(into / "report.json", report.as_json())
     return report
+
+
+def _prune(store: Store, into: Path, settings: DemoSettings, clock: _Clock, progress: Progress) -> Store:
+    """Measure margins and drop all that PLAC may drop, unless that was done before."""
+    measure_margin(store, progress=progress)
+    clock.note("margin")
+    if not into.exists():
+        pruner = Plac(settings.min_margin)
+        prune_store(store, pruner, into, ratio=1.0, clamp=True, seed=settings.seed, progress=progress)
+    clock.note("prune")
+    return open_store(into)
+
+
+def _adaptive(
+    model: Model, memory: Memory, dev: Sequence[SentencePair], folder: Path, seed: int, progress: Progress
+) -> SavedCombiner:
+    """Fit adaptive kNN-MT to a memory, unless that was done before."""
+    if not folder.exists():
+        fit_combiner(FitAdaptive(), model, [memory], dev, folder, seed=seed, progress=progress)
+    return load_combiner(folder)
 
 
 class _Clock:

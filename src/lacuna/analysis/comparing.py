@@ -17,6 +17,7 @@ import xxhash
 from lacuna.combiners import Vanilla
 from lacuna.evaluation import SystemScore, evaluate_systems
 from lacuna.files import write_json
+from lacuna.index.kinds import AUTO
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
@@ -51,12 +52,14 @@ class Experiment:
     """What all lines of a table share.
 
     :param folder: Where pruned stores and translations go.
+    :param index: The kind of index that pruned stores get; the whole memory's should be the same.
     """
 
     model: Model
     dev: Sequence[SentencePair]
     test: Sequence[SentencePair]
     folder: Path
+    index: str = AUTO
     progress: Progress = SILENT
 
 
@@ -72,8 +75,16 @@ def compare_pruners(
         part = name.replace(" ", "-")
         store = experiment.folder / part / "store"
         if not store.exists():
-            progress = experiment.progress
-            prune_store(memory.store, pruner, store, ratio=ratio, seed=seed, clamp=True, progress=progress)
+            prune_store(
+                memory.store,
+                pruner,
+                store,
+                ratio=ratio,
+                seed=seed,
+                clamp=True,
+                index=experiment.index,
+                progress=experiment.progress,
+            )
         lines[name] = _translate(experiment, open_memory(store), part)
     texts = {name: line["texts"] for name, line in lines.items()}
     scores = evaluate_systems([pair.target for pair in experiment.test], texts, progress=experiment.progress)

@@ -19,7 +19,7 @@ def demo(
     into: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
     model: ModelName = None,
     train: Annotated[int | None, typer.Option(help="Training pairs in the memory.")] = None,
-    dev: Annotated[int | None, typer.Option(help="Dev pairs for tuning.")] = None,
+    dev: Annotated[int | None, typer.Option(help="Dev pairs for tuning and fitting.")] = None,
     test: Annotated[int | None, typer.Option(help="Test pairs to translate.")] = None,
     threads: Threads = None,
     json: Json = False,
@@ -47,15 +47,17 @@ def _show(report: DemoReport, into: Path) -> None:
         for score, speed in zip(report.scores, report.tokens_per_second, strict=True)
     ]
     print_table("Test set", ["system", "BLEU", "chrF", "p", "tokens/s"], rows)
-    chosen = report.combiner
+    chosen, dropped = report.vanilla, 1 - report.pruned_entries / report.entries
     typer.echo(
         f"Memory: {report.entries:,} entries, {report.known_ratio:.1%} of them known to the model, "
-        f"{report.store_bytes / 2**20:,.0f} MiB, index {report.index_kind}; "
-        f"k {chosen.k}, temperature {chosen.temperature:g}, knn_weight {chosen.knn_weight:g} (tuned on dev)\n"
+        f"{report.store_bytes / 2**20:,.0f} MiB, index {report.index_kind}\n"
+        f"Pruned by PLAC: {report.pruned_entries:,} entries, {dropped:.1%} dropped; "
+        f"p of a decline of adaptive {report.p_decline:.3f}\n"
+        f"Vanilla: k {chosen.k}, temperature {chosen.temperature:g}, knn_weight {chosen.knn_weight:g} (tuned on dev)\n"
     )
     example = report.example
     lines = [("source", example.source), ("reference", report.example_reference)]
-    lines += [("model alone", report.example_without), ("with memory", example.text)]
+    lines += [("model alone", report.example_without), ("adaptive", example.text)]
     print_table("One sentence", ["", ""], lines)
     steps = [
         (

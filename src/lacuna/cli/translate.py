@@ -35,9 +35,7 @@ def translate(
     file: Annotated[Path | None, typer.Argument(help="One sentence per line; standard input without it.")] = None,
     model: ModelName = None,
     memory: OptionalMemoryPaths = None,
-    combiner: Annotated[
-        Path | None, typer.Option(help="Folder of lacuna fit, instead of the next three.")
-    ] = None,
+    combiner: Annotated[Path | None, typer.Option(help="Folder of lacuna fit, instead of the next three.")] = None,
     k: Annotated[int | None, typer.Option(help="Neighbors per token (8).")] = None,
     knn_weight: Annotated[float | None, typer.Option(help="Share of the memory: 0 is the model alone (0.5).")] = None,
     temperature: Annotated[float | None, typer.Option(help="Divides squared distances (10).")] = None,
