@@ -41,16 +41,16 @@ def methods(ratios: list[float], min_margin: int, k: int) -> dict[str, tuple[Pru
 
 
 def show(lines: list[Compared]) -> None:
-    """Print the table; a star marks a significant decline from the whole memory, as in the paper."""
+    """Print the table; a star marks a significant decline from the first line, as in the paper."""
     whole = lines[0].entries
-    print(f"{'system':16} {'entries':>9} {'dropped':>8} {'BLEU':>6} {'chrF':>6} {'p':>6}")
+    print(f"{'system':22} {'entries':>9} {'dropped':>8} {'BLEU':>6} {'chrF':>6} {'p':>6}")
     for line in lines:
         dropped = f"{1 - line.entries / whole:8.2%}" if line.entries else " " * 8
         star = "*" if line.score.declined else " "
         p = "" if line.score.p_decline is None else f"{line.score.p_decline:6.3f}"
         scores = f"{line.score.bleu.value:6.2f}{star}{line.score.chrf.value:6.2f}"
-        print(f"{line.name:16} {line.entries:9,} {dropped} {scores} {p}")
-    print(f"*: BLEU significantly below the whole memory's (one-sided, p < 0.05). {lines[0].score.signature}")
+        print(f"{line.name:22} {line.entries:9,} {dropped} {scores} {p}")
+    print(f"*: BLEU significantly below the first line's (one-sided, p < 0.05). {lines[0].score.signature}")
 
 
 def main() -> None:
@@ -76,10 +76,10 @@ def main() -> None:
     languages = Languages.parse(args.languages)
     dev = draw(args.dev, languages, args.dev_pairs, args.seed)
     test = draw(args.test, languages, args.test_pairs, args.seed)
-    experiment = Experiment(load_model(args.model, languages=languages), dev, test, args.into, args.kind, BarProgress())
-    lines = compare_pruners(
-        experiment, open_memory(args.store), methods(args.ratios, args.min_margin, args.merge_k), seed=args.seed
+    experiment = Experiment(
+        load_model(args.model, languages=languages), dev, test, args.into, args.kind, args.seed, BarProgress()
     )
+    lines = compare_pruners(experiment, open_memory(args.store), methods(args.ratios, args.min_margin, args.merge_k))
     write_json(args.into / "table.json", [line.as_json() for line in lines])
     show(lines)
 

@@ -100,25 +100,37 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
     clock.note("tune")
     systems = {"model alone": Translator(model), "vanilla": Translator(model, [whole], vanilla)}
     for name, memory in (("adaptive", whole), ("adaptive, pruned", small)):
-        folder = into / name.replace(", ", "-")
-        systems[name] = Translator(model, [memory], _adaptive(model, memory, dev, folder, settings.seed, progress))
+        combiner = _adaptive(model, memory, dev, into / _file_name(name), settings.seed, progress)
+        systems[name] = Translator(model, [memory], combiner)
         clock.note(f"fit {name}")
+    return _report(systems, vanilla, store, pruned, index.manifest.kind, test, into, clock, progress)
+
+
+def _report(
+    systems: dict[str, Translator],
+    vanilla: Vanilla,
+    store: Store,
+    pruned: Store,
+    index_kind: str,
+    test: Sequence[SentencePair],
+    into: Path,
+    clock: _Clock,
+    progress: Progress,
+) -> DemoReport:
+    """Translate test with every system, and compare."""
     sources, references = [pair.source for pair in test], [pair.target for pair in test]
-    texts: dict[str, list[str]] = {}
-    speeds = []
+    texts, speeds = {}, []
     for name, translator in systems.items():
         started = time.perf_counter()
         results = translator.translate(sources, progress=progress)
         speeds.append(round(sum(result.tokens for result in results) / (time.perf_counter() - started), 1))
         texts[name] = [result.text for result in results]
-        write_text(into / f"{name.replace(', ', '-').replace(' ', '-')}.txt", "".join(f"{t}\n" for t in texts[name]))
+        write_text(into / f"{_file_name(name)}.txt", "".join(f"{text}\n" for text in texts[name]))
         clock.note(f"translate {name}")
     place = _most_telling(references, texts["model alone"], texts["adaptive"])
-    [_, against_whole] = evaluate_systems(
-        references, {name: texts[name] for name in ("adaptive", "adaptive, pruned")}, target_language=languages.target
-    )
+    [_, against_whole] = evaluate_systems(references, {name: texts[name] for name in ("adaptive", "adaptive, pruned")})
     report = DemoReport(
-        scores=tuple(evaluate_systems(references, texts, target_language=languages.target)),
+        scores=tuple(evaluate_systems(references, texts)),
         tokens_per_second=tuple(speeds),
         p_decline=1.0 if against_whole.p_decline is None else against_whole.p_decline,
         vanilla=vanilla,
@@ -126,7 +138,7 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
         pruned_entries=pruned.entries,
         known_ratio=round(float(store.known.mean()), 4),
         store_bytes=_bytes(store),
-        index_kind=index.manifest.kind,
+        index_kind=index_kind,
         example=systems["adaptive"].translate([sources[place]], evidence=True)[0],
         example_reference=references[place],
         example_without=texts["model alone"][place],
@@ -168,6 +180,10 @@ class _Clock:
         now = time.perf_counter()
         self.seconds[what] = round(now - self._last, 1)
         self._last = now
+
+
+def _file_name(system: str) -> str:
+    return system.replace(",", "").replace(" ", "-")
 
 
 def _draw(path: Path, languages: Languages, wanted: int, seed: int) -> list[SentencePair]:

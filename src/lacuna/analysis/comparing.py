@@ -1,20 +1,21 @@
-"""How pruning methods compare: base model, whole memory, and the memory as each method leaves it, in one table.
+"""How systems compare on a test set: model alone, whole memory, pruned memories, and the combiners over them.
 
-The settings of each method are taken as given; those of vanilla kNN-MT are tuned on dev, for each memory by itself.
-Nothing is chosen on test. What is done stays on disk and is not done again. Knows nothing of how the table is shown.
+Each combiner is fitted on dev to its own memory; nothing is chosen on test. What is done stays on disk and is not done
+again. Knows nothing of how a table is shown.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
-from lacuna.combiners import Vanilla
+from lacuna.combiners import Combiner
+from lacuna.datastore import open_store
 from lacuna.evaluation import SystemScore, evaluate_systems
 from lacuna.files import write_json
 from lacuna.index.kinds import AUTO
@@ -22,34 +23,15 @@ from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, Translator, open_memory, tune
+from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator.fitting import Fitter, FitVanilla
 
 BASE, WHOLE = "model alone", "whole memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """One line of the table.
-
-    :param entries: Of the memory; 0 for the model alone.
-    :param combiner: As tuned on dev.
-    :param score: On test, compared with the whole memory.
-    """
-
-    name: str
-    entries: int
-    combiner: Vanilla | None
-    score: SystemScore
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the line for machines."""
-        own = {"entries": self.entries, "combiner": self.combiner and asdict(self.combiner)}
-        return self.score.as_json() | own
-
-
-@dataclass(frozen=True, slots=True)
 class Experiment:
-    """What all lines of a table share.
+    """What all systems of a table share.
 
     :param folder: Where pruned stores and translations go.
     :param index: The kind of index that pruned stores get; the whole memory's should be the same.
@@ -60,62 +42,111 @@ class Experiment:
     test: Sequence[SentencePair]
     folder: Path
     index: str = AUTO
+    seed: int = 1
     progress: Progress = SILENT
 
 
-def compare_pruners(
-    experiment: Experiment, memory: Memory, pruners: Mapping[str, tuple[Pruner, float | None]], *, seed: int = 1
-) -> list[Compared]:
-    """Prune in every way, tune each memory on dev, translate test with it, and compare with the whole memory.
+@dataclass(frozen=True, slots=True)
+class System:
+    """One line of a table: a memory, and how its combiner is fitted; without a memory, the model alone."""
 
-    :param pruners: By the name of the line: the method, and the ratio to drop (or as much as the method can).
+    name: str
+    memory: Memory | None = None
+    fitter: Fitter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What came of a system.
+
+    :param entries: Of the memory; 0 for the model alone.
+    :param combiner: The settings that were found on dev.
+    :param score: On test, compared with the first system.
     """
-    lines = {WHOLE: _translate(experiment, memory, "whole"), BASE: _translate(experiment, None, "base")}
-    for name, (pruner, ratio) in pruners.items():
-        part = name.replace(" ", "-")
-        store = experiment.folder / part / "store"
-        if not store.exists():
-            prune_store(
-                memory.store,
-                pruner,
-                store,
-                ratio=ratio,
-                seed=seed,
-                clamp=True,
-                index=experiment.index,
-                progress=experiment.progress,
-            )
-        lines[name] = _translate(experiment, open_memory(store), part)
+
+    name: str
+    entries: int
+    combiner: Mapping[str, Any]
+    score: SystemScore
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line for machines."""
+        return self.score.as_json() | {"entries": self.entries, "combiner": dict(self.combiner)}
+
+
+def compare_systems(experiment: Experiment, systems: Sequence[System]) -> list[Compared]:
+    """Fit every system on dev, translate test with it, and compare it with the first."""
+    lines = {system.name: _translate(experiment, system) for system in systems}
     texts = {name: line["texts"] for name, line in lines.items()}
     scores = evaluate_systems([pair.target for pair in experiment.test], texts, progress=experiment.progress)
     return [
-        Compared(score.name, line["entries"], Vanilla(**line["combiner"]) if line["combiner"] else None, score)
+        Compared(score.name, line["entries"], line["combiner"], score)
         for score, line in zip(scores, lines.values(), strict=True)
     ]
 
 
-def _translate(experiment: Experiment, memory: Memory | None, part: str) -> dict[str, Any]:
-    """Tune on dev and translate test, unless that was done before with the same model, memory and sentences."""
-    path = experiment.folder / part / "translations.json"
+def compare_pruners(
+    experiment: Experiment, memory: Memory, pruners: Mapping[str, tuple[Pruner, float | None]]
+) -> list[Compared]:
+    """Prune in every way, and compare each memory, under vanilla kNN-MT, with the whole one.
+
+    :param pruners: By the name of the line: the method, and the ratio to drop (or as much as the method can).
+    """
+    systems = [System(WHOLE, memory, FitVanilla()), System(BASE)]
+    for name, (pruner, ratio) in pruners.items():
+        systems.append(System(name, prune_once(experiment, memory, name, pruner, ratio), FitVanilla()))
+    return compare_systems(experiment, systems)
+
+
+def prune_once(experiment: Experiment, memory: Memory, name: str, pruner: Pruner, ratio: float | None) -> Memory:
+    """Return a pruned memory, made unless it is there; where the ratio is too much, as pruned as can be."""
+    folder = _folder(experiment, name) / "store"
+    if folder.exists():
+        parent = open_store(folder).manifest.parent
+        if parent is not None and parent.fingerprint == memory.store.fingerprint:
+            return open_memory(folder)
+    settings = {"ratio": ratio, "seed": experiment.seed, "clamp": True, "index": experiment.index}
+    prune_store(memory.store, pruner, folder, **settings, progress=experiment.progress)  # type: ignore[arg-type]
+    return open_memory(folder)
+
+
+def _folder(experiment: Experiment, name: str) -> Path:
+    return experiment.folder / name.replace(",", "").replace(" ", "-")
+
+
+def _translate(experiment: Experiment, system: System) -> dict[str, Any]:
+    """Fit on dev and translate test, unless that was done before with the same model, memory and sentences."""
+    path = _folder(experiment, system.name) / "translations.json"
     sentences = [f"{pair.source}\t{pair.target}" for pair in (*experiment.dev, *experiment.test)]
-    inputs = [experiment.model.fingerprint, memory.store.fingerprint if memory else "", *sentences]
+    memory = system.memory.store.fingerprint if system.memory else ""
+    inputs = [experiment.model.fingerprint, memory, repr(system.fitter), str(experiment.seed), *sentences]
     made_of = xxhash.xxh3_128("\n".join(inputs).encode()).hexdigest()
     if path.exists():
         line: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if line["made_of"] == made_of:
             return line
-    memories = [memory] if memory else []
+    memories = [system.memory] if system.memory else []
     combiner = None
-    if memories:
-        combiner = tune(experiment.model, memories, experiment.dev, progress=experiment.progress)[0].combiner
+    if system.memory and system.fitter:
+        fitted = system.fitter.fit(
+            experiment.model, memories, experiment.dev, seed=experiment.seed, progress=experiment.progress
+        )
+        combiner = fitted.combiner
     translator = Translator(experiment.model, memories, combiner)
     results = translator.translate([pair.source for pair in experiment.test], progress=experiment.progress)
     line = {
         "made_of": made_of,
-        "entries": memory.store.entries if memory else 0,
-        "combiner": combiner and asdict(combiner),
+        "entries": system.memory.store.entries if system.memory else 0,
+        "combiner": {} if combiner is None else _settings(combiner),
         "texts": [result.text for result in results],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, line)
     return line
+
+
+def _settings(combiner: Combiner) -> dict[str, Any]:
+    names = ("k", "temperature", "knn_weight", "kernel")
+    return {"kind": type(combiner).__name__.lower()} | {
+        name: getattr(combiner, name) for name in names if hasattr(combiner, name)
+    }

@@ -7,6 +7,7 @@ import pytest
 
 from lacuna.analysis import Experiment, compare_pruners
 from lacuna.analysis.comparing import BASE, WHOLE
+from lacuna.combiners import Vanilla
 from lacuna.models import Model
 from lacuna.pruning import AllKnown, Plac, Random
 from lacuna.records import SentencePair
@@ -28,7 +29,8 @@ def test_the_table(
     # Of PLAC without a least margin, as of all_known, what remains is the unknown entries.
     assert by_name["plac all"].entries == by_name["all_known"].entries == entries - int(memory.store.known.sum())
     half = by_name["random half"]
-    by_hand = Translator(model, [open_memory(tmp_path / "random-half" / "store")], half.combiner)
+    settings = {name: half.combiner[name] for name in ("k", "knn_weight", "temperature")}
+    by_hand = Translator(model, [open_memory(tmp_path / "random-half" / "store")], Vanilla(**settings))
     texts = [result.text for result in by_hand.translate([pair.source for pair in pairs[4:8]])]
     assert half.as_json()["bleu"] == half.score.bleu.value
     assert texts == compare_texts(tmp_path / "random-half")
