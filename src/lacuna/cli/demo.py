@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from lacuna.cli.options import Json, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.records import Step
 
 if TYPE_CHECKING:
     from lacuna.demo import DemoReport
@@ -64,13 +66,21 @@ def _show(report: DemoReport, into: Path) -> None:
             step.token,
             *(f"{p:.3f}" for p in (step.p, step.p_model, step.p_knn)),
             step.model_token if step.model_token != step.token else "",
-            " ".join(f"{near.token}({near.weight:.2f})" for near in step.neighbors[:3]),
+            _votes(step),
         )
         for step in example.steps
     ]
-    print_table("Token by token", ["token", "p", "p model", "p memory", "model's choice", "nearest entries"], steps)
+    print_table("Token by token", ["token", "p", "p model", "p memory", "model's choice", "memory says"], steps)
     typer.echo("Seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in report.seconds.items()))
     typer.echo(f"Everything is in {into}/; report.json has these numbers for machines.")
+
+
+def _votes(step: Step) -> str:
+    """Sum the weights of neighbors that say the same, and name the strongest."""
+    votes: Counter[str] = Counter()
+    for near in step.neighbors:
+        votes[near.token] += near.weight  # type: ignore[assignment]
+    return " ".join(f"{token} {weight:.2f}" for token, weight in votes.most_common(3) if weight >= 0.005)
 
 
 def _p(value: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,10 +47,18 @@ def margin(
     _print_report(report)
 
 
+def print_histogram(title: str, histogram: dict[str, dict[str, int]]) -> None:
+    """Write a table of entries by margin; bins are named by their least margin, and reach up to the next."""
+    least = [int(name) for name in histogram]
+    names = [f"{one}" if one + 1 == after else f"{one} to {after - 1}" for one, after in pairwise(least)]
+    names += [f"{one} or more" for one in least[-1:]]
+    rows = [(name, count["known"], count["unknown"]) for name, count in zip(names, histogram.values(), strict=True)]
+    print_table(title, ["margin", "known entries", "unknown entries"], rows)
+
+
 def _print_report(report: MarginReport) -> None:
     made = report.manifest
-    rows = [(f">= {least}", count["known"], count["unknown"]) for least, count in report.histogram.items()]
-    print_table(f"Knowledge margins, {made.method}", ["margin", "known entries", "unknown entries"], rows)
+    print_histogram(f"Knowledge margins, {made.method}", report.histogram)
     if made.agreement is not None:
         same = ", ".join(f"{share:.1%} at {least}" for least, share in made.agreement.decisions.items())
         typer.echo(

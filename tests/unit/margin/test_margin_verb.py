@@ -34,6 +34,7 @@ def run(*arguments: object) -> str:
 def test_table(store: Store) -> None:
     shown = run(store.path, "--threads", 1)
     assert "known entries" in shown
+    assert "1024 to 2047" in shown
     assert "written in" in shown
     assert "nothing to do" in run(store.path)
 
