@@ -25,6 +25,7 @@ from lacuna.datastore.columns import write_mean, write_shard
 from lacuna.datastore.manifest import CorpusRecord, Manifest, ModelRecord, ShardRecord
 from lacuna.datastore.resuming import finish
 from lacuna.datastore.sentences import pair_to_line
+from lacuna.margin.manifest import write_margins
 from lacuna.pruning import make_pruner, prune_store
 from lacuna.records import Origin, SentencePair
 from lacuna.version import __version__
@@ -76,8 +77,8 @@ def write_made_up_store(folder: Path, entries: int, dimension: int) -> None:
         shards=tuple(shards),
     )
     finish(folder, manifest)
-    (folder / "margin").mkdir()
-    np.save(folder / "margin" / "margin.npy", np.minimum(rng.zipf(1.1, sentences * LENGTH), 2048).astype(np.uint16) - 1)
+    margins = np.minimum(rng.zipf(1.1, sentences * LENGTH), 2048).astype(np.uint16) - 1
+    write_margins(open_store(folder), margins, max_margin=2048)
 
 
 def prune_once(arguments: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.cli.margin import print_histogram
 from lacuna.cli.options import Device, Json, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import CleaningReport, clean, read_corpus
@@ -180,8 +181,7 @@ def _print_store(report: StoreReport, json: bool, cleaning: CleaningReport | Non
     ]
     print_table(str(report.path), ["", ""], [(name, str(value)) for name, value in rows])
     if report.margin_histogram:
-        bins = [(f">= {least}", some["known"], some["unknown"]) for least, some in report.margin_histogram.items()]
-        print_table("Entries by knowledge margin", ["margin", "known", "unknown"], bins)
+        print_histogram("Entries by knowledge margin", report.margin_histogram)
 
 
 def _index_text(index: dict[str, object]) -> str:
