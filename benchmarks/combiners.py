@@ -7,21 +7,11 @@ STORE must have its index and its margins. What is done stays in FOLDER and is n
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-import torch
-
-from lacuna.analysis.comparing import Experiment, System, compare_systems, prune_once
-from lacuna.cli.render import BarProgress
-from lacuna.files import write_json
-from lacuna.index.faiss import use_threads
-from lacuna.models import load_model
+from experiments import arguments, experiment_of, show
+from lacuna.analysis.comparing import System, compare_systems, prune_once
 from lacuna.pruning import Plac
-from lacuna.records import Languages
 from lacuna.translator import Memory, open_memory
 from lacuna.translator.fitting import FitAdaptive, FitKster, Fitter, FitVanilla
-from pruners import draw, show
 
 
 def lines(memories: dict[str, Memory], ks: list[int]) -> list[System]:
@@ -39,34 +29,13 @@ def lines(memories: dict[str, Memory], ks: list[int]) -> list[System]:
 
 def main() -> None:
     """Read the command line, compare, and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("store")
-    parser.add_argument("dev")
-    parser.add_argument("test")
-    parser.add_argument("--into", type=Path, required=True)
-    parser.add_argument("--model")
-    parser.add_argument("--languages", default="de-en")
-    parser.add_argument("--min-margin", type=int, default=4)
+    parser = arguments(__doc__, min_margin=4, dev_pairs=1000)
     parser.add_argument("--ratio", type=float, default=0.25)
     parser.add_argument("--ks", type=int, nargs="+", default=[4, 8, 16, 32])
-    parser.add_argument("--dev-pairs", type=int, default=1000)
-    parser.add_argument("--test-pairs", type=int, default=500)
-    parser.add_argument("--kind", default="auto", help="index of the pruned store; STORE's should be the same")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    use_threads(args.threads)
-    languages = Languages.parse(args.languages)
-    dev = draw(args.dev, languages, args.dev_pairs, args.seed)
-    test = draw(args.test, languages, args.test_pairs, args.seed)
-    model = load_model(args.model, languages=languages)
-    experiment = Experiment(model, dev, test, args.into, args.kind, args.seed, BarProgress())
-    whole = open_memory(args.store)
+    experiment, whole = experiment_of(args), open_memory(args.store)
     pruned = prune_once(experiment, whole, "plac", Plac(args.min_margin), args.ratio)
-    compared = compare_systems(experiment, lines({"whole": whole, "pruned": pruned}, args.ks))
-    write_json(args.into / "table.json", [line.as_json() for line in compared])
-    show(compared)
+    show(compare_systems(experiment, lines({"whole": whole, "pruned": pruned}, args.ks)), args.into)
 
 
 if __name__ == "__main__":

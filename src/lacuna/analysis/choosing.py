@@ -30,6 +30,7 @@ from lacuna.pruning.plac import MIN_MARGINS
 from lacuna.records import SentencePair
 from lacuna.translator import Memory, Translator
 from lacuna.translator.dev_pass import read_dev
+from lacuna.translator.tuning import retrieval_columns
 
 # Gives BLEU and its p of decline for a setting, or for the whole memory.
 Judge = Callable[["Trial | None"], tuple[float, float]]
@@ -157,12 +158,7 @@ def _retrieve(
     """Return the retrievals of every dev token, the entries found, and the sentence of each token."""
     parts = []
     for batch in read_dev(model, [memory], dev, min(_RETRIEVED, memory.store.entries), progress=progress):
-        found = batch.found.neighbors
-        says_gold = (found.values.cpu() == batch.gold[:, None]).numpy()
-        distances = found.distances.cpu().numpy()
-        weights = np.ones_like(distances) if found.log_weights is None else found.log_weights.exp().cpu().numpy()
-        tokens = (batch.forced.log_p_gold.numpy(), distances, says_gold, weights)
-        parts.append((*tokens, batch.found.entries, batch.sentences.numpy()))
+        parts.append((*retrieval_columns(batch), batch.found.entries, batch.sentences.numpy()))
     *columns, entries, sentences = map(np.concatenate, zip(*parts, strict=True))
     return DevRetrievals(*columns), entries, sentences
 

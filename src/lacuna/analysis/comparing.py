@@ -105,8 +105,16 @@ def prune_once(experiment: Experiment, memory: Memory, name: str, pruner: Pruner
         parent = open_store(folder).manifest.parent
         if parent is not None and parent.fingerprint == memory.store.fingerprint:
             return open_memory(folder)
-    settings = {"ratio": ratio, "seed": experiment.seed, "clamp": True, "index": experiment.index}
-    prune_store(memory.store, pruner, folder, **settings, progress=experiment.progress)  # type: ignore[arg-type]
+    prune_store(
+        memory.store,
+        pruner,
+        folder,
+        ratio=ratio,
+        seed=experiment.seed,
+        clamp=True,
+        index=experiment.index,
+        progress=experiment.progress,
+    )
     return open_memory(folder)
 
 
