@@ -14,17 +14,18 @@ from lacuna.translator import Memory, open_memory
 from lacuna.translator.fitting import FitAdaptive, FitKster, Fitter, FitVanilla
 
 
-def lines(memories: dict[str, Memory], ks: list[int]) -> list[System]:
+def lines(whole: Memory, pruned: Memory, ks: list[int]) -> list[System]:
     """List the systems; the first, with which all are compared, is adaptive over the whole memory."""
-    fitters: dict[str, Fitter] = {f"adaptive k {k}": FitAdaptive(k=k) for k in ks}
-    fitters |= {"vanilla": FitVanilla(), "kster": FitKster()}
+    usual = 8 if 8 in ks else ks[0]
+    adaptive = {k: FitAdaptive(k=k) for k in ks}
+    both: dict[str, Fitter] = {"vanilla": FitVanilla(), f"adaptive k {usual}": adaptive[usual], "kster": FitKster()}
     systems = [
         System(f"{name}, {size}", memory, fitter)
-        for size, memory in memories.items()
-        for name, fitter in fitters.items()
+        for size, memory in (("whole", whole), ("pruned", pruned))
+        for name, fitter in both.items()
     ]
-    first = [system.name for system in systems].index(f"adaptive k {8 if 8 in ks else ks[0]}, whole")
-    return [systems.pop(first), System("model alone"), *systems]
+    others = [System(f"adaptive k {k}, whole", whole, adaptive[k]) for k in ks if k != usual]
+    return [systems.pop(1), System("model alone"), *systems, *others]
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
     args = parser.parse_args()
     experiment, whole = experiment_of(args), open_memory(args.store)
     pruned = prune_once(experiment, whole, "plac", Plac(args.min_margin), args.ratio)
-    show(compare_systems(experiment, lines({"whole": whole, "pruned": pruned}, args.ks)), args.into)
+    show(compare_systems(experiment, lines(whole, pruned, args.ks)), args.into)
 
 
 if __name__ == "__main__":

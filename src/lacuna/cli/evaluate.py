@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json
+from lacuna.cli.options import Device, Json, ModelName, OptionalMemoryPaths, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.errors import SettingError
 from lacuna.evaluation import SystemScore, evaluate_files
 from lacuna.evaluation.scores import LEVEL
 from lacuna.evaluation.significance import SAMPLES, SEED
 from lacuna.records import Languages
+
+if TYPE_CHECKING:
+    from lacuna.translator import Translator
+
+_ALONE = "model alone"
 
 
 def evaluate(
@@ -21,24 +27,37 @@ def evaluate(
         Path, typer.Argument(metavar="REFERENCE", help="One reference per line (also .gz, .xz), or a bilingual corpus.")
     ],
     systems: Annotated[
-        list[Path], typer.Argument(metavar="SYSTEM...", help="Files of translations; the first is the baseline.")
-    ],
+        list[Path] | None, typer.Argument(metavar="SYSTEM...", help="Files of translations; the first is the baseline.")
+    ] = None,
+    model: ModelName = None,
+    memory: OptionalMemoryPaths = None,
+    combiner: Annotated[
+        list[Path] | None, typer.Option(help="Folder of lacuna fit: translate with it; may be given several times.")
+    ] = None,
     languages: Annotated[str | None, typer.Option(help="Direction, as in de-en; the target side is scored.")] = None,
     target: Annotated[str | None, typer.Option(help="Target language, where the direction is not needed.")] = None,
     samples: Annotated[int, typer.Option(help="Bootstrap samples of the significance test.")] = SAMPLES,
     seed: Annotated[int, typer.Option(help="Seed of the samples; the default is sacreBLEU's.")] = SEED,
+    device: Device = "auto",
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Score translations with BLEU, chrF and TER, and test each system's BLEU against the first one's.
 
     The numbers are sacreBLEU's and come with its signature. For Chinese, Japanese and Korean say the target language.
+    With --model or --memory the test set is first translated by the model alone, and with every --combiner.
 
     Example: `lacuna evaluate it/test.tsv plain.txt memory.txt --languages de-en`
+
+    Example: `lacuna evaluate it/test.tsv --memory it-store --combiner it-adaptive --combiner it-kster`
     """
+    use_threads(threads)
+    direction = Languages.parse(languages) if languages else None
     scores = evaluate_files(
         reference,
-        systems,
-        languages=Languages.parse(languages) if languages else None,
+        systems or [],
+        translators=_translators(model, memory or [], combiner or [], direction, device),
+        languages=direction,
         target_language=target,
         samples=samples,
         seed=seed,
@@ -47,6 +66,26 @@ def evaluate(
     if json:
         return print_json({"samples": samples, "seed": seed, "systems": [score.as_json() for score in scores]})
     _print_scores(scores, samples, seed)
+
+
+def _translators(
+    model: str | None, memories: list[str], combiners: list[Path], languages: Languages | None, device: str
+) -> dict[str, Translator]:
+    """Open what was named: the model alone, and one translator for every combiner."""
+    if bool(memories) != bool(combiners):
+        given, missing = ("--memory", "--combiner") if memories else ("--combiner", "--memory")
+        raise SettingError(f"{given}: given without {missing}; a combiner (lacuna fit) says how to use a memory")
+    if model is None and not memories:
+        return {}
+    from lacuna.combiners import load_combiner
+    from lacuna.models import load_model
+    from lacuna.translator import Translator, open_memory
+
+    fitted = {str(folder): load_combiner(folder) for folder in combiners}
+    stores = [open_memory(path) for path in memories]
+    loaded = load_model(model, device=device, languages=languages)
+    with_memory = {name: Translator(loaded, stores, combiner) for name, combiner in fitted.items()}
+    return {_ALONE: Translator(loaded), **with_memory}
 
 
 def _print_scores(scores: Sequence[SystemScore], samples: int, seed: int) -> None:

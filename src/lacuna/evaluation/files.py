@@ -1,13 +1,15 @@
 """Evaluating files: one sentence per line, or bilingual files of which the target side counts.
 
-Knows no metric.
+Beside finished translations it takes translators, which first translate the source side. Knows no metric.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
 
 from lacuna.corpora import BILINGUAL_SUFFIXES, read_corpus
 from lacuna.corpora.base import content_suffix, language_matches, read_lines
@@ -16,23 +18,35 @@ from lacuna.evaluation.scores import SystemScore
 from lacuna.evaluation.significance import SAMPLES, SEED
 from lacuna.evaluation.systems import evaluate_systems
 from lacuna.progress import SILENT, Progress
-from lacuna.records import Languages
+from lacuna.records import Languages, Translation
+
+
+class TextTranslator(Protocol):
+    """Anything that translates sentences: :class:`lacuna.translator.Translator` is such."""
+
+    def translate(self, texts: Sequence[str], *, progress: Progress = SILENT) -> Sequence[Translation]:
+        """Translate sentences, in order."""
+
+
+_NONE: Mapping[str, TextTranslator] = MappingProxyType({})
 
 
 def evaluate_files(
     reference: str | Path,
     systems: Sequence[str | Path],
     *,
+    translators: Mapping[str, TextTranslator] = _NONE,
     languages: Languages | None = None,
     target_language: str | None = None,
     samples: int = SAMPLES,
     seed: int = SEED,
     progress: Progress = SILENT,
 ) -> list[SystemScore]:
-    """Score files of translations against a file of references; see ``evaluate_systems``.
+    """Score files of translations, and translators, against a file of references; see ``evaluate_systems``.
 
     :param reference: Plain text, one sentence per line (also ``.gz`` and ``.xz``); or a bilingual corpus.
     :param systems: Files of the same kinds. A file named twice gets a number behind its name.
+    :param translators: By name; they come after the files, and ``reference`` must then be a bilingual corpus.
     :param languages: The direction, for bilingual files that need it; its target is the target language.
     :param target_language: The target language where the direction is not needed.
     :raises EvaluationError: A file without a line, or not one translation per reference.
@@ -43,6 +57,10 @@ def evaluate_files(
     translations: dict[str, list[str]] = {}
     for path in systems:
         translations[_free_name(os.fspath(path), translations)] = _read_target_side(path, languages)
+    sources = _read_sources(reference, languages) if translators else []
+    for name, translator in translators.items():
+        results = translator.translate(sources, progress=progress)
+        translations[_free_name(name, translations)] = [result.text for result in results]
     return evaluate_systems(
         references, translations, target_language=target, samples=samples, seed=seed, progress=progress
     )
@@ -60,13 +78,24 @@ def _target(languages: Languages | None, target: str | None) -> str | None:
 
 def _read_target_side(name: str | Path, languages: Languages | None) -> list[str]:
     path = Path(name)
-    if path.is_file() and content_suffix(path) not in BILINGUAL_SUFFIXES:
+    if _is_plain(path):
         lines = list(read_lines(path))
     else:
         lines = [pair.target for pair in read_corpus(path, languages=languages)]
     if not lines:
         raise EvaluationError(f"{path}: empty file; it must hold one sentence per line")
     return lines
+
+
+def _read_sources(name: str | Path, languages: Languages | None) -> list[str]:
+    path = Path(name)
+    if _is_plain(path):
+        raise EvaluationError(f"{path}: has references only, nothing to translate; name a bilingual test set")
+    return [pair.source for pair in read_corpus(path, languages=languages)]
+
+
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and content_suffix(path) not in BILINGUAL_SUFFIXES
 
 
 def _free_name(name: str, taken: dict[str, list[str]]) -> str:

@@ -103,7 +103,9 @@ def compare(
 
 def _check(references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> None:
     if not systems:
-        raise EvaluationError("no system to evaluate; give at least one set of translations")
+        raise EvaluationError(
+            "no system to evaluate; give files of translations, or --model or --memory to translate with"
+        )
     if not any(line.strip() for line in references):
         raise EvaluationError(
             f"references: got {len(references):,} lines without text; at least one must hold a sentence"

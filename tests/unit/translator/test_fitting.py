@@ -13,6 +13,7 @@ import typer
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from lacuna.cli.evaluate import evaluate
 from lacuna.cli.fit import fit as verb
 from lacuna.combiners import Adaptive, Combiner, Kster, SavedCombiner, Vanilla, load_combiner
 from lacuna.combiners.fitting import LOWEST_LOG_P, TokenCache
@@ -20,6 +21,7 @@ from lacuna.combiners.saving import CombinerError
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError, StoreError
+from lacuna.evaluation import evaluate_systems
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
 from lacuna.models.adapter import Model
@@ -238,3 +240,25 @@ def test_verb(zoo: Zoo, memories: list[Memory], tmp_path: Path) -> None:
     assert report["perplexity"] < report["model_perplexity"]
     again = CliRunner().invoke(app, [str(word) for word in ["adaptive", dev, *options]])
     assert isinstance(again.exception, CombinerError)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_evaluate_translates_with_any_combiner(
+    kind: str, model: Model, memories: list[Memory], zoo: Zoo, tmp_path: Path
+) -> None:
+    test = write_pairs(tmp_path / "test.tsv", DEV[:3])
+    folder = tmp_path / "combiner"
+    fit_combiner(make_fitter(kind, k=2), model, memories, DEV, folder)
+    stores = [word for memory in memories for word in ("--memory", str(memory.store.path))]
+    words = [str(test), "--model", model.name, *stores, "--combiner", str(folder), "--json"]
+    app = typer.Typer()
+    app.command()(evaluate)
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    systems = json.loads(shown.stdout)["systems"]
+    assert [system["name"] for system in systems] == ["model alone", str(folder)]
+    translator = Translator(model, memories, load_combiner(folder))
+    texts = [one.text for one in translator.translate([pair.source for pair in DEV[:3]])]
+    [expected] = evaluate_systems([pair.target for pair in DEV[:3]], {"naive": texts})
+    assert systems[1]["bleu"] == expected.bleu.value
+    assert systems[1]["chrf"] == expected.chrf.value
