@@ -3,14 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMET := .venv-comet
+COMET_READY := $(COMET)/.ready
 # Two test workers share the cores; OpenMP threads that spin for each other would only slow them down.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup demo test test-all lint format bench clean
+.PHONY: help setup demo test test-all comet test-comet lint format bench clean
 
 help:
 	@echo "make demo   install, run the main job on the bundled model, show a report"
 	@echo "make test   install and run the tests"
+	@echo "make comet  install COMET into an environment of its own, for lacuna evaluate --comet"
 	@echo "make lint   ruff, mypy, import-linter"
 	@echo "make bench  speed, as ratios measured side by side"
 
@@ -24,6 +27,16 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
+# COMET wants an older transformers and numpy than Lacuna, and of the latter there is no build for Python 3.13.
+comet: $(COMET_READY)
+
+$(COMET_READY): constraints-comet.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)) and "COMET needs Python 3.11 or 3.12, this is " + sys.version.split()[0] + "; say make comet PYTHON=python3.12")'
+	test -x $(COMET)/bin/python || $(PYTHON) -m venv $(COMET)
+	$(COMET)/bin/python -m pip install -q --disable-pip-version-check -c constraints-comet.txt "$$(grep -i '^torch==' constraints-comet.txt)"
+	$(COMET)/bin/python -m pip install -q --disable-pip-version-check -c constraints-comet.txt setuptools unbabel-comet
+	touch $(COMET_READY)
+
 demo: $(READY)
 	$(BIN)/lacuna demo --into demo
 
@@ -31,7 +44,10 @@ test: $(READY)
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2
 
 test-all: $(READY)
-	$(TEST_ENV) $(BIN)/python -m pytest -m 'network or slow or not network'
+	$(TEST_ENV) $(BIN)/python -m pytest -m 'not comet'
+
+test-comet: $(READY) $(COMET_READY)
+	$(TEST_ENV) LACUNA_COMET_PYTHON=$(CURDIR)/$(COMET)/bin/python $(BIN)/python -m pytest -m comet tests/unit/evaluation
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -49,4 +65,4 @@ bench: $(READY)
 	$(BIN)/python benchmarks/translate.py
 
 clean:
-	rm -rf $(VENV) build demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(COMET) build demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

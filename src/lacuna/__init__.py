@@ -14,14 +14,19 @@ if TYPE_CHECKING:
     from lacuna.corpora import Cleaning, clean, read_corpus, split_corpus, write_tsv
     from lacuna.corpora.fetching import fetch_domain
     from lacuna.datastore import Store, build_store, open_store
+    from lacuna.datastore.importing import import_store
     from lacuna.decoding import BeamSettings
     from lacuna.evaluation import Score, SystemScore, evaluate_systems
     from lacuna.index import build_index, open_index
     from lacuna.margin import margin_of, measure_margin
     from lacuna.models import Model, load_model
+    from lacuna.models.finetuning import FinetuneSettings, LoraSettings, finetune_model
+    from lacuna.models.importing import import_model
     from lacuna.models.training import TrainSettings, train_model
     from lacuna.pruning import Plac, prune_store
     from lacuna.records import Languages, Origin, SentencePair
+    from lacuna.reports import write_report
+    from lacuna.reproducing import read_experiment, reproduce
     from lacuna.translator import Memory, Translator, open_memory, tune
     from lacuna.translator.fitting import FitAdaptive, FitKster, FitVanilla, fit_combiner
 
@@ -29,11 +34,13 @@ _HOMES = {
     "Adaptive": "lacuna.combiners",
     "BeamSettings": "lacuna.decoding",
     "Cleaning": "lacuna.corpora",
+    "FinetuneSettings": "lacuna.models.finetuning",
     "FitAdaptive": "lacuna.translator.fitting",
     "FitKster": "lacuna.translator.fitting",
     "FitVanilla": "lacuna.translator.fitting",
     "Kster": "lacuna.combiners",
     "Languages": "lacuna.records",
+    "LoraSettings": "lacuna.models.finetuning",
     "Memory": "lacuna.translator",
     "Model": "lacuna.models",
     "Origin": "lacuna.records",
@@ -51,7 +58,10 @@ _HOMES = {
     "clean": "lacuna.corpora",
     "evaluate_systems": "lacuna.evaluation",
     "fetch_domain": "lacuna.corpora.fetching",
+    "finetune_model": "lacuna.models.finetuning",
     "fit_combiner": "lacuna.translator.fitting",
+    "import_model": "lacuna.models.importing",
+    "import_store": "lacuna.datastore.importing",
     "load_combiner": "lacuna.combiners",
     "load_model": "lacuna.models",
     "margin_of": "lacuna.margin",
@@ -61,9 +71,12 @@ _HOMES = {
     "open_store": "lacuna.datastore",
     "prune_store": "lacuna.pruning",
     "read_corpus": "lacuna.corpora",
+    "read_experiment": "lacuna.reproducing",
+    "reproduce": "lacuna.reproducing",
     "split_corpus": "lacuna.corpora",
     "train_model": "lacuna.models.training",
     "tune": "lacuna.translator",
+    "write_report": "lacuna.reports",
     "write_tsv": "lacuna.corpora",
 }
 
@@ -71,11 +84,13 @@ __all__ = [
     "Adaptive",
     "BeamSettings",
     "Cleaning",
+    "FinetuneSettings",
     "FitAdaptive",
     "FitKster",
     "FitVanilla",
     "Kster",
     "Languages",
+    "LoraSettings",
     "Memory",
     "Model",
     "Origin",
@@ -94,7 +109,10 @@ __all__ = [
     "clean",
     "evaluate_systems",
     "fetch_domain",
+    "finetune_model",
     "fit_combiner",
+    "import_model",
+    "import_store",
     "load_combiner",
     "load_model",
     "margin_of",
@@ -104,9 +122,12 @@ __all__ = [
     "open_store",
     "prune_store",
     "read_corpus",
+    "read_experiment",
+    "reproduce",
     "split_corpus",
     "train_model",
     "tune",
+    "write_report",
     "write_tsv",
 ]
 

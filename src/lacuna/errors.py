@@ -45,6 +45,10 @@ class EvaluationError(LacunaError, ValueError):
     """Translations that cannot be compared with their references."""
 
 
+class ReportError(LacunaError, ValueError):
+    """An experiment that cannot be shown: files missing, of another format, or not fit to be drawn."""
+
+
 class MissingExtra(LacunaError, ImportError):  # noqa: N818 - named for what the user must install
     """An optional dependency that is not installed."""
 

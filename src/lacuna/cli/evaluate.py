@@ -11,7 +11,8 @@ import typer
 from lacuna.cli.options import Device, Json, ModelName, OptionalMemoryPaths, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
-from lacuna.evaluation import SystemScore, evaluate_files
+from lacuna.evaluation import CometScorer, Score, SystemScore, evaluate_files
+from lacuna.evaluation.comet import PYTHON_VARIABLE
 from lacuna.evaluation.scores import LEVEL
 from lacuna.evaluation.significance import SAMPLES, SEED
 from lacuna.records import Languages
@@ -36,6 +37,12 @@ def evaluate(
     ] = None,
     languages: Annotated[str | None, typer.Option(help="Direction, as in de-en; the target side is scored.")] = None,
     target: Annotated[str | None, typer.Option(help="Target language, where the direction is not needed.")] = None,
+    comet: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Score with COMET, too: wmt22-comet-da, or a checkpoint's path.")
+    ] = None,
+    comet_python: Annotated[
+        str | None, typer.Option(help=f"Python that has COMET; default: ${PYTHON_VARIABLE}, or that of make comet.")
+    ] = None,
     samples: Annotated[int, typer.Option(help="Bootstrap samples of the significance test.")] = SAMPLES,
     seed: Annotated[int, typer.Option(help="Seed of the samples; the default is sacreBLEU's.")] = SEED,
     device: Device = "auto",
@@ -46,19 +53,24 @@ def evaluate(
 
     The numbers are sacreBLEU's and come with its signature. For Chinese, Japanese and Korean say the target language.
     With --model or --memory the test set is first translated by the model alone, and with every --combiner.
+    COMET needs sources, so a bilingual test set, and an environment of its own: make comet.
 
     Example: `lacuna evaluate it/test.tsv plain.txt memory.txt --languages de-en`
 
     Example: `lacuna evaluate it/test.tsv --memory it-store --combiner it-adaptive --combiner it-kster`
+
+    Example: `lacuna evaluate it/test.tsv full.txt pruned.txt --comet wmt20-comet-da`
     """
     use_threads(threads)
     direction = Languages.parse(languages) if languages else None
+    scorer = _comet_scorer(comet, comet_python, device, threads)
     scores = evaluate_files(
         reference,
         systems or [],
         translators=_translators(model, memory or [], combiner or [], direction, device),
         languages=direction,
         target_language=target,
+        comet=scorer,
         samples=samples,
         seed=seed,
         progress=BarProgress(),
@@ -88,26 +100,47 @@ def _translators(
     return {_ALONE: Translator(loaded), **with_memory}
 
 
+def _comet_scorer(model: str | None, python: str | None, device: str, threads: int | None) -> CometScorer | None:
+    if model is not None:
+        return CometScorer(model, python=python, device=device, threads=threads)
+    if python is not None:
+        raise SettingError("--comet-python: given without --comet; name a model, as in --comet wmt22-comet-da")
+    return None
+
+
 def _print_scores(scores: Sequence[SystemScore], samples: int, seed: int) -> None:
-    columns = ["system", "BLEU", "chrF", "TER"]
-    if len(scores) > 1:
-        columns += ["p", "p decline", ""]
-    print_table("Scores", columns, [_row(score)[: len(columns)] for score in scores])
-    typer.echo("BLEU and chrF: higher is better; TER: lower is better.")
+    first = scores[0]
+    metrics = [first.bleu, first.chrf, first.ter]
+    columns, test = ["system", "BLEU", "chrF", "TER"], ["p", "p decline", ""] if len(scores) > 1 else []
+    print_table("Scores", [*columns, *test], [_row(score)[: len(columns + test)] for score in scores])
+    if first.comet is not None:  # a table of its own: beside the others it would not fit a terminal
+        metrics.append(first.comet)
+        rows = [_comet_row(score, score.comet, first.comet) for score in scores if score.comet is not None]
+        print_table("COMET", ["system", "COMET", *test], [row[: 2 + len(test)] for row in rows])
+    typer.echo("TER: lower is better; all others: higher is better.")
     if len(scores) > 1:
         typer.echo(
-            f"Paired bootstrap of BLEU against the first system, {samples:,} samples, seed {seed}. p: two-sided, a "
-            f"difference as large by chance;\np decline: share of samples in which the system is not worse. "
+            f"Paired bootstrap of {'BLEU' if first.comet is None else 'BLEU, and of COMET,'} against the first system, "
+            f"{samples:,} samples, seed {seed}. p: two-sided, a difference as large by chance;\n"
+            f"p decline: share of samples in which the system is not worse. "
             f"+ better (p < {LEVEL}), - worse (p decline < {LEVEL})."
         )
-    for score in (scores[0].bleu, scores[0].chrf, scores[0].ter):
+    for score in metrics:
         typer.echo(f"{score.metric}: {score.signature}")
 
 
 def _row(score: SystemScore) -> tuple[str, ...]:
     # Text of one width, so that the decimal points stand below each other.
     numbers = (f"{one.value:6.2f}" for one in (score.bleu, score.chrf, score.ter))
-    if score.p_value is None or score.p_decline is None:
-        return (score.name, *numbers, "", "", "")
-    mark = "+" if score.better else "-" if score.declined else ""
-    return (score.name, *numbers, f"{score.p_value:.4f}", f"{score.p_decline:.4f}", mark)
+    return (score.name, *numbers, *_test(score.p_value, score.p_decline, bool(score.better)))
+
+
+def _comet_row(score: SystemScore, comet: Score, first: Score) -> tuple[str, ...]:
+    better = comet.value > first.value and score.comet_p_value is not None and score.comet_p_value < LEVEL
+    return (score.name, f"{comet.value:7.4f}", *_test(score.comet_p_value, score.comet_p_decline, better))
+
+
+def _test(p_value: float | None, p_decline: float | None, better: bool) -> tuple[str, str, str]:
+    if p_value is None or p_decline is None:
+        return ("", "", "")
+    return (f"{p_value:.4f}", f"{p_decline:.4f}", "+" if better else "-" if p_decline < LEVEL else "")

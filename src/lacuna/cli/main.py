@@ -11,7 +11,22 @@ from typing import Any, TextIO
 
 import typer
 
-from lacuna.cli import demo, evaluate, fetch, fit, index, margin, prune, store, train, translate
+from lacuna.cli import (
+    demo,
+    evaluate,
+    fetch,
+    finetune,
+    fit,
+    importing,
+    index,
+    margin,
+    prune,
+    report,
+    reproduce,
+    store,
+    train,
+    translate,
+)
 from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.version import __version__
@@ -31,6 +46,8 @@ app = typer.Typer(
 )
 app.command("fetch")(fetch.fetch)
 app.command("train")(train.train)
+app.command("finetune")(finetune.finetune)
+app.command("import")(importing.import_)
 app.command("build")(store.build)
 app.command("index")(index.index)
 app.command("inspect")(store.inspect)
@@ -41,6 +58,8 @@ app.command("tune")(translate.tune)
 app.command("fit")(fit.fit)
 app.command("translate")(translate.translate)
 app.command("evaluate")(evaluate.evaluate)
+app.command("reproduce")(reproduce.reproduce)
+app.command("report")(report.report)
 app.command("demo")(demo.demo)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +44,12 @@ def train(
     ] = None,
     go_on: Annotated[bool, typer.Option("--continue", help="Train the finished model in --into further.")] = False,
     start_from: Annotated[Path | None, typer.Option(help="Start from this model's weights, not at random.")] = None,
+    tokenization: Annotated[
+        str | None, typer.Option(help="sentencepiece (default), or bpe: Moses or jieba, then subword-nmt.")
+    ] = None,
+    vocabularies: Annotated[
+        str | None, typer.Option(help="joint (default), or separate for source and target; only with bpe.")
+    ] = None,
     settings: Annotated[Path | None, typer.Option(help="JSON file with further settings (docs/train.md).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, order and vocabulary sample.")] = 1,
     threads: Threads = None,
@@ -62,7 +67,9 @@ def train(
 
     use_threads(os.cpu_count() if threads is None else threads)
     direction = Languages.parse(languages)
-    chosen = replace(read_settings(settings, hours=hours, steps=steps), seed=seed)
+    chosen = read_settings(
+        settings, hours=hours, steps=steps, seed=seed, tokenization=tokenization, vocabularies=vocabularies
+    )
     report = train_model(
         [_weighted(text, direction) for text in corpora],
         direction,

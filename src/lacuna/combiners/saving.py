@@ -6,13 +6,12 @@ whole or not at all. Knows nothing of models and stores beyond their fingerprint
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import JsonValue
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -23,6 +22,7 @@ from lacuna.combiners.kster import Kster
 from lacuna.combiners.vanilla import Vanilla
 from lacuna.errors import CombinerError, LacunaError
 from lacuna.files import atomic_folder, atomic_path, check_unused, sha256_of, write_json
+from lacuna.manifests import Record, read_manifest
 from lacuna.version import __version__
 
 # All combiners by name. The fields of each are its settings, but for the network of those that learn.
@@ -32,18 +32,14 @@ MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class ModelRecord(_Record):
+class ModelRecord(Record):
     """The model whose keys and distances it was fitted to."""
 
     name: str
     fingerprint: str
 
 
-class MemoryRecord(_Record):
+class MemoryRecord(Record):
     """A memory it was fitted with. Says where it came from; other memories are not refused."""
 
     name: str
@@ -51,7 +47,7 @@ class MemoryRecord(_Record):
     entries: int
 
 
-class CombinerManifest(_Record):
+class CombinerManifest(Record):
     """A saved combiner.
 
     :param combiner: Which one: a name of :data:`COMBINERS`.
@@ -137,7 +133,13 @@ def save_combiner(
 def load_combiner(path: str | Path) -> SavedCombiner:
     """Read a combiner; ask :meth:`SavedCombiner.check_model` before it is used."""
     folder = Path(path)
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(
+        folder / MANIFEST,
+        CombinerManifest,
+        CombinerError,
+        missing=f"{folder}: no combiner there, {MANIFEST} is missing; make one with: lacuna fit",
+        again="copy or fit it again",
+    )
     try:
         combiner = COMBINERS[manifest.combiner](**manifest.settings)  # type: ignore[arg-type]
     except (KeyError, TypeError, LacunaError) as error:
@@ -148,33 +150,6 @@ def load_combiner(path: str | Path) -> SavedCombiner:
     if not isinstance(combiner, Vanilla):
         _put_weights(combiner.network, folder / WEIGHTS, manifest.weights)
     return SavedCombiner(folder, manifest, combiner)
-
-
-def _read_manifest(folder: Path) -> CombinerManifest:
-    path = folder / MANIFEST
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = json.loads(text)
-    except FileNotFoundError as error:
-        raise CombinerError(f"{folder}: no combiner there, {MANIFEST} is missing; make one with: lacuna fit") from error
-    except (OSError, ValueError) as error:
-        raise CombinerError(f"{path}: cannot be read ({error}); copy or fit it again") from error
-    found = found if isinstance(found, dict) else {}
-    if found.get("kind") != "combiner":
-        raise CombinerError(
-            f"{path}: of kind {found.get('kind')!r}, not 'combiner'; name a folder that lacuna fit made"
-        )
-    if found.get("format") != FORMAT:
-        raise CombinerError(
-            f"{path}: has format {found.get('format')!r}, this version of Lacuna knows format {FORMAT}; "
-            "use the version that wrote it, or fit it again"
-        )
-    try:
-        return CombinerManifest.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise CombinerError(f"{path}: {place}: {first['msg']}; copy or fit it again") from error
 
 
 def _put_weights(network: nn.Module, path: Path, digest: str | None) -> None:

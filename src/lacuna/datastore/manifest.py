@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
 from lacuna.errors import StoreError
 from lacuna.files import write_text
+from lacuna.manifests import Record
+from lacuna.manifests import read_manifest as read_record
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 UNFINISHED = "building.json"
+_AGAIN = "copy or build the store again"
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class FileRecord(_Record):
+class FileRecord(Record):
     """A file's size and its xxh3-128 hash."""
 
     bytes: int = Field(ge=0)
     xxh3: str
 
 
-class ShardRecord(_Record):
+class ShardRecord(Record):
     """One shard: entries and sentences that were written together.
 
     :param rows: Entries.
@@ -44,7 +43,7 @@ class ShardRecord(_Record):
     files: dict[str, FileRecord]
 
 
-class ModelRecord(_Record):
+class ModelRecord(Record):
     """The model that the keys come from."""
 
     name: str
@@ -53,7 +52,7 @@ class ModelRecord(_Record):
     eos_id: int
 
 
-class CorpusRecord(_Record):
+class CorpusRecord(Record):
     """The sentence pairs as they came in.
 
     :param pairs: All of them, also those left out.
@@ -68,7 +67,7 @@ class CorpusRecord(_Record):
     files: tuple[str, ...]
 
 
-class BuildSettings(_Record):
+class BuildSettings(Record):
     """Settings that decide which bytes a build writes.
 
     :param batch_tokens: Tokens, with what fills up, that go through the model at once.
@@ -79,7 +78,7 @@ class BuildSettings(_Record):
     shard_rows: int = Field(default=65536, ge=1)
 
 
-class Parent(_Record):
+class Parent(Record):
     """Where a store came from that was made from another.
 
     :param fingerprint: The other store's :attr:`~lacuna.datastore.store.Store.fingerprint`.
@@ -94,7 +93,7 @@ class Parent(_Record):
     settings: dict[str, JsonValue]
 
 
-class Manifest(_Record):
+class Manifest(Record):
     """A finished store."""
 
     format: int = FORMAT
@@ -115,7 +114,7 @@ class Manifest(_Record):
     parent: Parent | None = None
 
 
-class Unfinished(_Record):
+class Unfinished(Record):
     """A store being built: what it is built from, and how far it has come."""
 
     format: int = FORMAT
@@ -129,9 +128,6 @@ class Unfinished(_Record):
     shards: tuple[ShardRecord, ...] = ()
 
 
-_R = TypeVar("_R", Manifest, Unfinished)
-
-
 def write_record(path: Path, record: Manifest | Unfinished) -> None:
     """Write a record atomically; the same record gives the same bytes."""
     write_text(path, json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
@@ -141,11 +137,10 @@ def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a finished store, or say why the folder is none."""
     if not folder.exists():
         raise StoreError(f"{folder}: no such store; make it with: lacuna build CORPUS --into {folder}")
-    if not (folder / MANIFEST).is_file():
-        if (folder / UNFINISHED).is_file():
-            raise StoreError(f"{folder}: this store is not finished; run the command that builds it again")
-        raise StoreError(f"{folder}: not a store, there is no {MANIFEST} in it; name a folder that lacuna build made")
-    manifest = _read(folder / MANIFEST, Manifest)
+    if not (folder / MANIFEST).is_file() and (folder / UNFINISHED).is_file():
+        raise StoreError(f"{folder}: this store is not finished; run the command that builds it again")
+    missing = f"{folder}: not a store, there is no {MANIFEST} in it; name a folder that lacuna build made"
+    manifest = read_record(folder / MANIFEST, Manifest, StoreError, missing=missing, again=_AGAIN)
     sums = [sum(shard.rows for shard in manifest.shards), sum(shard.sentences for shard in manifest.shards)]
     if sums != [manifest.entries, manifest.sentences]:
         raise StoreError(
@@ -157,29 +152,5 @@ def read_manifest(folder: Path) -> Manifest:
 
 def read_unfinished(folder: Path) -> Unfinished:
     """Read how far a build has come."""
-    return _read(folder / UNFINISHED, Unfinished)
-
-
-def _read(path: Path, record: type[_R]) -> _R:
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}); check the permissions") from error
-    except ValueError as error:
-        raise StoreError(f"{path}: not JSON ({error}); copy or build the store again") from error
-    found = content if isinstance(content, dict) else {}
-    kind = record.model_fields["kind"].default
-    if found.get("kind") != kind:
-        raise StoreError(f"{path}: of kind {found.get('kind')!r}, not {kind!r}; name the folder of a store")
-    if found.get("format") != FORMAT:
-        raise StoreError(
-            f"{path}: has format {found.get('format')!r}, this version of Lacuna knows format {FORMAT}; "
-            "use the version that wrote it, or build the store again"
-        )
-    try:
-        return record.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise StoreError(f"{path}: {place}: {first['msg']}; copy or build the store again") from error
+    missing = f"{folder}: no store is being built there; name another folder"
+    return read_record(folder / UNFINISHED, Unfinished, StoreError, missing=missing, again=_AGAIN)

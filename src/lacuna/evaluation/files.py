@@ -1,6 +1,7 @@
 """Evaluating files: one sentence per line, or bilingual files of which the target side counts.
 
-Beside finished translations it takes translators, which first translate the source side. Knows no metric.
+Beside finished translations it takes translators, which first translate the source side. COMET reads that side, too;
+otherwise this module knows no metric.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Protocol
 from lacuna.corpora import BILINGUAL_SUFFIXES, read_corpus
 from lacuna.corpora.base import content_suffix, language_matches, read_lines
 from lacuna.errors import EvaluationError, SettingError
+from lacuna.evaluation.comet import SegmentScorer
 from lacuna.evaluation.scores import SystemScore
 from lacuna.evaluation.significance import SAMPLES, SEED
 from lacuna.evaluation.systems import evaluate_systems
@@ -38,6 +40,7 @@ def evaluate_files(
     translators: Mapping[str, TextTranslator] = _NONE,
     languages: Languages | None = None,
     target_language: str | None = None,
+    comet: SegmentScorer | None = None,
     samples: int = SAMPLES,
     seed: int = SEED,
     progress: Progress = SILENT,
@@ -49,6 +52,7 @@ def evaluate_files(
     :param translators: By name; they come after the files, and ``reference`` must then be a bilingual corpus.
     :param languages: The direction, for bilingual files that need it; its target is the target language.
     :param target_language: The target language where the direction is not needed.
+    :param comet: Scores with COMET as well; ``reference`` must then be a bilingual corpus.
     :raises EvaluationError: A file without a line, or not one translation per reference.
     :raises CorpusError: A file that cannot be read.
     """
@@ -57,12 +61,19 @@ def evaluate_files(
     translations: dict[str, list[str]] = {}
     for path in systems:
         translations[_free_name(os.fspath(path), translations)] = _read_target_side(path, languages)
-    sources = _read_sources(reference, languages) if translators else []
+    sources = _read_sources(reference, languages, bool(translators)) if translators or comet else []
     for name, translator in translators.items():
         results = translator.translate(sources, progress=progress)
         translations[_free_name(name, translations)] = [result.text for result in results]
     return evaluate_systems(
-        references, translations, target_language=target, samples=samples, seed=seed, progress=progress
+        references,
+        translations,
+        target_language=target,
+        comet=comet,
+        sources=sources,
+        samples=samples,
+        seed=seed,
+        progress=progress,
     )
 
 
@@ -87,10 +98,11 @@ def _read_target_side(name: str | Path, languages: Languages | None) -> list[str
     return lines
 
 
-def _read_sources(name: str | Path, languages: Languages | None) -> list[str]:
+def _read_sources(name: str | Path, languages: Languages | None, to_translate: bool) -> list[str]:
     path = Path(name)
     if _is_plain(path):
-        raise EvaluationError(f"{path}: has references only, nothing to translate; name a bilingual test set")
+        lack = "nothing to translate" if to_translate else "and COMET reads the sources as well"
+        raise EvaluationError(f"{path}: has references only, {lack}; name a bilingual test set")
     return [pair.source for pair in read_corpus(path, languages=languages)]
 
 

@@ -15,17 +15,19 @@ LEVEL = 0.05  # below this p a difference is called significant, as in the paper
 class Score:
     """A number and the signature without which it cannot be compared with another.
 
-    :param metric: ``BLEU``, ``chrF2`` or ``TER``, as sacreBLEU writes it.
-    :param value: The corpus score, 0 to 100 (TER may go beyond).
-    :param signature: sacreBLEU's: tokenizer, smoothing, case, version.
+    :param metric: ``BLEU``, ``chrF2`` or ``TER``, as sacreBLEU writes it; or ``COMET``.
+    :param value: The corpus score, 0 to 100 (TER may go beyond); COMET's scale is its model's, mostly about 0 to 1.
+    :param signature: sacreBLEU's: tokenizer, smoothing, case, version; or COMET's model and version.
+    :param digits: Decimals worth showing.
     """
 
     metric: str
     value: float
     signature: str
+    digits: int = 2
 
     def __str__(self) -> str:
-        return f"{self.metric}|{self.signature} = {self.value:.2f}"
+        return f"{self.metric}|{self.signature} = {self.value:.{self.digits}f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class SystemScore:
     :param p_value: Two-sided: small if the BLEU differs from the first system's by more than chance.
     :param p_decline: One-sided: small if the BLEU is below the first system's by more than chance.
     :param better: Whether BLEU is above the first system's and ``p_value`` below ``LEVEL``.
+    :param comet: The mean over segments, higher is better; None where it was not asked for, as all of COMET's.
+    :param comet_model: The name of COMET's model.
+    :param comet_p_value: As ``p_value``, of COMET.
+    :param comet_p_decline: As ``p_decline``, of COMET.
     """
 
     name: str
@@ -48,6 +54,10 @@ class SystemScore:
     p_value: float | None = None
     p_decline: float | None = None
     better: bool | None = None
+    comet: Score | None = None
+    comet_model: str | None = None
+    comet_p_value: float | None = None
+    comet_p_decline: float | None = None
 
     @property
     def declined(self) -> bool | None:
@@ -60,16 +70,22 @@ class SystemScore:
         return self.bleu.signature
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``lacuna evaluate --json`` writes of a system."""
-        return {
+        """Return what ``lacuna evaluate --json`` writes of a system; keys of COMET only where it was asked for."""
+        scores = {"bleu": self.bleu, "chrf": self.chrf, "ter": self.ter}
+        if self.comet is not None:
+            scores["comet"] = self.comet
+        content: dict[str, Any] = {
             "name": self.name,
-            "bleu": self.bleu.value,
-            "chrf": self.chrf.value,
-            "ter": self.ter.value,
+            **{name: score.value for name, score in scores.items()},
             "signature": self.signature,
-            "signatures": {"bleu": self.bleu.signature, "chrf": self.chrf.signature, "ter": self.ter.signature},
+            "signatures": {name: score.signature for name, score in scores.items()},
             "p_value": self.p_value,
             "p_decline": self.p_decline,
             "better": self.better,
             "declined": self.declined,
         }
+        if self.comet is not None:
+            content["comet_model"] = self.comet_model
+            content["comet_p_value"] = self.comet_p_value
+            content["comet_p_decline"] = self.comet_p_decline
+        return content

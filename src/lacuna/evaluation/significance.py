@@ -50,6 +50,15 @@ def resample_sums(statistics: NDArray[Any], samples: int = SAMPLES, seed: int = 
     return sums
 
 
+def resample_means(scores: NDArray[Any], samples: int = SAMPLES, seed: int = SEED) -> Floats:
+    """Average the scores of segments over corpora drawn with replacement, the same that :func:`resample_sums` draws.
+
+    :param scores: One row per segment, one column per system.
+    :return: One row of means per sample.
+    """
+    return resample_sums(scores, samples, seed) / len(scores)
+
+
 def check_draws(samples: int, seed: int) -> None:
     """Refuse numbers from which nothing can be drawn; callers ask this before slow work."""
     if samples < 1:

@@ -1,4 +1,4 @@
-"""Scoring systems against references with sacreBLEU, and comparing each with the first.
+"""Scoring systems against references with sacreBLEU, and with COMET if asked, and comparing each with the first.
 
 Knows no file. Tokenizers, metrics and signatures are sacreBLEU's; only the bootstrap is our own (``significance``).
 """
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lacuna.corpora.base import normalize_language
 from lacuna.errors import EvaluationError, MissingExtra, SettingError
+from lacuna.evaluation.comet import SegmentScorer, SegmentScores
 from lacuna.evaluation.scores import LEVEL, Score, SystemScore
 from lacuna.evaluation.significance import (
     BLEU_COLUMNS,
@@ -23,6 +24,7 @@ from lacuna.evaluation.significance import (
     bleu_of_sums,
     check_draws,
     decline_p,
+    resample_means,
     resample_sums,
     two_sided_p,
 )
@@ -44,20 +46,30 @@ def evaluate_systems(
     systems: Mapping[str, Sequence[str]],
     *,
     target_language: str | None = None,
+    comet: SegmentScorer | None = None,
+    sources: Sequence[str] = (),
     samples: int = SAMPLES,
     seed: int = SEED,
     progress: Progress = SILENT,
 ) -> list[SystemScore]:
     """Score systems with BLEU, chrF and TER; from the second on, test the difference in BLEU from the first.
 
+    With ``comet``, score and test COMET as well.
+
     :param references: One reference per segment.
     :param systems: The translations of each system, by name; the first is the baseline.
     :param target_language: Chooses the tokenizer where words are not spaced (zh, ja, ko); elsewhere it is 13a.
+    :param comet: Scores segments, as :class:`lacuna.evaluation.CometScorer` does; it needs the sources.
+    :param sources: One source per reference, for COMET.
     :param samples: Bootstrap samples.
     :param seed: Of the draws; with the same seed and samples, ``sacrebleu --paired-bs`` gives the same p-value.
     :raises EvaluationError: Nothing to score, or not one translation per reference.
     """
     _check(references, systems)
+    if comet is not None and len(sources) != len(references):
+        raise EvaluationError(
+            f"COMET: got {len(sources):,} sources for {len(references):,} references; each reference needs its source"
+        )
     check_draws(samples, seed)
     language = _main_language(references, target_language)
     bleu, chrf, ter = _metrics(references, language)
@@ -70,6 +82,9 @@ def evaluate_systems(
         statistics = [_bleu_statistics(references, lines, language) for lines in systems.values()]
         scores = compare(scores, statistics, samples=samples, seed=seed)
     progress.finish()
+    if comet is not None:
+        found = comet.score(sources, references, list(systems.values()), progress=progress)
+        scores = with_comet(scores, found, comet.model, samples=samples, seed=seed)
     return scores
 
 
@@ -98,6 +113,32 @@ def compare(
                 better=gain > 0 and p_value < LEVEL,
             )
         )
+    return compared
+
+
+def with_comet(
+    scores: Sequence[SystemScore], found: SegmentScores, model: str, *, samples: int = SAMPLES, seed: int = SEED
+) -> list[SystemScore]:
+    """Add COMET to each score, and to each but the first how it compares with the first one's.
+
+    :param found: The segments' scores, systems in the order of ``scores``.
+    """
+    means = found.values.mean(axis=1)
+    comets = [Score("COMET", float(mean), found.signature, digits=4) for mean in means]
+    if len(scores) == 1:
+        return [replace(scores[0], comet=comets[0], comet_model=model)]
+    # A difference of means is the mean of differences, in which segments scored alike cancel without rounding.
+    gains = resample_means((found.values - found.values[0]).T, samples, seed)
+    compared = []
+    for number, score in enumerate(scores):
+        score = replace(score, comet=_with_test(comets[number], samples, seed), comet_model=model)
+        if number > 0:
+            score = replace(
+                score,
+                comet_p_value=two_sided_p(gains[:, 0], gains[:, number], float(means[number] - means[0])),
+                comet_p_decline=decline_p(gains[:, 0], gains[:, number]),
+            )
+        compared.append(score)
     return compared
 
 
@@ -172,7 +213,7 @@ def _bleu_statistics(references: Sequence[str], lines: Sequence[str], language: 
     return rows
 
 
-def _with_test(bleu: Score, samples: int, seed: int) -> Score:
+def _with_test(score: Score, samples: int, seed: int) -> Score:
     """Name the bootstrap in the signature, where sacreBLEU names it: after the number of references."""
-    references, _, rest = bleu.signature.partition("|")
-    return replace(bleu, signature=f"{references}|bs:{samples}|seed:{seed}|{rest}")
+    references, _, rest = score.signature.partition("|")
+    return replace(score, signature=f"{references}|bs:{samples}|seed:{seed}|{rest}")

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from lacuna.errors import IndexingError
 from lacuna.files import sha256_of, write_json
 from lacuna.index.base import KeyStore
+from lacuna.manifests import Record
+from lacuna.manifests import read_manifest as read_record
 
 FORMAT = 1
 FOLDER = "index"
 MANIFEST = "manifest.json"
 
 
-class DataFile(BaseModel):
+class DataFile(Record):
     """The file that faiss reads."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     file: str = Field(pattern=r"^index-[0-9a-f]{16}\.faiss$")
     bytes: int = Field(ge=0)
     sha256: str
 
 
-class IndexManifest(BaseModel):
+class IndexManifest(Record):
     """A finished index.
 
     :param asked: The kind that was asked for.
@@ -39,8 +39,6 @@ class IndexManifest(BaseModel):
     :param data: None for ``exact``, which needs none.
     :param notes: What the user should know of this index.
     """
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     format: int = FORMAT
     asked: str
@@ -76,25 +74,14 @@ def write_manifest(store: KeyStore, manifest: IndexManifest) -> None:
 
 def read_manifest(store: KeyStore) -> IndexManifest:
     """Read the manifest of the store's index, or say why there is none to be trusted."""
-    path = store.path / FOLDER / MANIFEST
     again = _again(store.path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise IndexingError(f"{store.path}: this store has no index; make it with: {again}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise IndexingError(f"{path}: cannot be read ({error}); check it, or make it again with: {again}") from error
-    try:
-        manifest = IndexManifest.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "content"
-        raise IndexingError(f"{path}: {place}: {first['msg']}; make the index again with: {again}") from error
-    if manifest.format != FORMAT:
-        raise IndexingError(
-            f"{path}: has format {manifest.format}, this version of Lacuna knows format {FORMAT}; "
-            f"make the index again with: {again}"
-        )
+    manifest = read_record(
+        store.path / FOLDER / MANIFEST,
+        IndexManifest,
+        IndexingError,
+        missing=f"{store.path}: this store has no index; make it with: {again}",
+        again=f"make the index again with: {again}",
+    )
     if manifest.store != store_identity(store) or manifest.rows != store.keys.rows:
         raise IndexingError(
             f"{store.path}: the index is of another store, or the store has changed since "

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from lacuna.datastore import Store
 from lacuna.datastore.columns import record_of
@@ -19,6 +19,7 @@ from lacuna.datastore.manifest import FileRecord
 from lacuna.datastore.resuming import writing
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_path, write_json
+from lacuna.manifests import Record, read_manifest
 
 FORMAT = 1
 FOLDER = "margin"
@@ -27,10 +28,6 @@ MARGINS = "margin.npy"
 
 MAX_MARGIN = 2048
 _LARGEST = int(np.iinfo(np.uint16).max)
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class Approximate:
                 raise SettingError(f"{name}: got {value}; allowed is {least} or more")
 
 
-class Agreement(_Record):
+class Agreement(Record):
     """How approximate margins compare with exact ones, on a random sample.
 
     :param entries: Entries in the sample.
@@ -75,7 +72,7 @@ class Agreement(_Record):
     decisions: dict[str, float]
 
 
-class MarginManifest(_Record):
+class MarginManifest(Record):
     """Measured margins.
 
     :param store: The store's :attr:`~lacuna.datastore.store.Store.fingerprint`.
@@ -155,7 +152,13 @@ def read_margins(store: Store) -> Margins:
     """
     folder = store.path / FOLDER
     again = f"lacuna margin {store.path}"
-    manifest = _read_manifest(folder / MANIFEST, store, again)
+    manifest = read_manifest(
+        folder / MANIFEST,
+        MarginManifest,
+        StoreError,
+        missing=f"{store.path}: has no margins yet; measure them first with: {again}",
+        again=f"measure the margins again with: {again}",
+    )
     if manifest.store != store.fingerprint or manifest.entries != store.entries:
         raise StoreError(
             f"{folder}: these margins are of another store, or the store has changed since "
@@ -172,22 +175,3 @@ def read_margins(store: Store) -> Margins:
             f"{path}: changed or damaged, it is not what its manifest says; measure the margins again with: {again}"
         )
     return Margins(folder, manifest, values)
-
-
-def _read_manifest(path: Path, store: Store, again: str) -> MarginManifest:
-    try:
-        manifest = MarginManifest.model_validate_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise StoreError(f"{store.path}: has no margins yet; measure them first with: {again}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again with: {again}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "content"
-        raise StoreError(f"{path}: {place}: {first['msg']}; measure the margins again with: {again}") from error
-    if manifest.format != FORMAT:
-        raise StoreError(
-            f"{path}: has format {manifest.format}, this version of Lacuna knows format {FORMAT}; "
-            f"measure the margins again with: {again}"
-        )
-    return manifest

@@ -21,6 +21,7 @@ from lacuna.models.directions import Direction
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
 from lacuna.models.forced import ForcedDecoding, judge
+from lacuna.models.last_layer import LastLayer
 from lacuna.records import Languages
 
 # Where a model has no table of positions (T5), the length it was trained on.
@@ -161,6 +162,26 @@ class Model:
         """Give the most probable token after each key of a store: (rows,)."""
         logits = self.project(torch.from_numpy(keys.astype(np.float32)))
         return np.asarray(logits.argmax(-1).cpu().numpy(), dtype=np.int64)
+
+    @torch.inference_mode()
+    def judge(
+        self, keys: NDArray[np.float32], gold: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+        """Give prediction, log-probability of the gold token and entropy for each of some keys: (rows,) each."""
+        where = torch.from_numpy(keys).to(self.device), torch.from_numpy(gold).to(self.device)
+        predictions, log_p_gold, entropy = judge(*where, self.project, self.vocabulary_size)
+        return predictions.cpu().numpy(), log_p_gold.cpu().numpy(), entropy.cpu().numpy()
+
+    @torch.inference_mode()
+    def could_be(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Say of each key whether this model could have made it as a key of kind ``out`` or ``ffn_in``."""
+        return np.asarray(LastLayer.of(self.hf).could_be(kind, torch.from_numpy(keys)).cpu().numpy(), dtype=np.bool_)
+
+    @torch.inference_mode()
+    def finish_layer(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Carry keys of kind ``ffn_in``, which enter the last feed-forward, to ``out``, which enter the projection."""
+        finished = LastLayer.of(self.hf).finish(torch.from_numpy(keys), self.name)
+        return np.asarray(finished.cpu().numpy(), dtype=np.float32)
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -37,6 +37,7 @@ from lacuna.models.directions import (
     direct_mbart,
     direct_t5,
 )
+from lacuna.models.words import WordTokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,8 @@ def _shared_tokenizer(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
 
 
 def _marian_targets(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
+    if isinstance(tokenizer, WordTokenizer):
+        return tokenizer.encode_targets
     # The tokenizer's own target mode is a switch on the object, which two threads would turn under each other.
     vocabulary = tokenizer.target_encoder if tokenizer.separate_vocabs else tokenizer.encoder
     unknown = vocabulary[tokenizer.unk_token]

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from lacuna.models.words import WordTokenizer
+
 # Settings that change what the same weights compute. A list of what counts, not of what does not: a new version of
 # transformers adds fields, and a fingerprint must outlive it. Sizes show in the shapes of the weights.
 _DECIDING = (
@@ -80,6 +82,9 @@ def _tokenizer_lines(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
             yield f"{name} {_hash_json(sorted(vocabulary.items()))}"
     if hasattr(tokenizer, "bpe_ranks"):
         yield f"merges {_hash_json(sorted(tokenizer.bpe_ranks.items(), key=lambda pair: pair[1]))}"
+    if isinstance(tokenizer, WordTokenizer):
+        for name, content in sorted(tokenizer.word_pieces.files.items()):
+            yield f"{name} {hashlib.sha256(content).hexdigest()}"
     for name in ("spm_source", "spm_target", "sp_model"):
         if hasattr(tokenizer, name):
             yield f"{name} {hashlib.sha256(getattr(tokenizer, name).serialized_model_proto()).hexdigest()}"

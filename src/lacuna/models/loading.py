@@ -33,6 +33,8 @@ from lacuna.errors import ModelError, SettingError
 from lacuna.models.adapter import Model
 from lacuna.models.families import FAMILIES, family_of
 from lacuna.models.fingerprint import fingerprint_of
+from lacuna.models.words import WordPieces, WordTokenizer
+from lacuna.models.words.pieces import WORDS_FILE, read_files
 from lacuna.records import Languages
 
 BUNDLED = Path(__file__).parents[1] / "bundled" / "de-en"
@@ -142,6 +144,8 @@ def _load_config(name: str, place: str) -> PreTrainedConfig:
 
 def _load_tokenizer(name: str, place: str) -> PreTrainedTokenizerBase:
     wayout = "save the tokenizer into the same folder as the model"
+    if _has_file(place, WORDS_FILE):
+        return _load_word_tokenizer(name, place)
     try:
         # Text is text: a "</s>" or "<pad>" in a user's sentence must not end or blank it.
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
@@ -156,11 +160,26 @@ def _load_tokenizer(name: str, place: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def _load_word_tokenizer(name: str, place: str) -> WordTokenizer:
+    def read(file: str) -> bytes | None:
+        path = _find_file(place, file)
+        return None if path is None else Path(path).read_bytes()
+
+    try:
+        return WordTokenizer(WordPieces(read_files(read)))
+    except (ModelError, OSError) as error:
+        raise ModelError(f"{name}: its tokenizer cannot be loaded ({str(error).splitlines()[0]})") from error
+
+
 def _has_file(place: str, file: str) -> bool:
-    found = cached_file(
+    return _find_file(place, file) is not None
+
+
+def _find_file(place: str, file: str) -> str | None:
+    found: str | None = cached_file(
         place, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
     )
-    return found is not None
+    return found
 
 
 def _load_weights(name: str, place: str, config: PreTrainedConfig) -> PreTrainedModel:

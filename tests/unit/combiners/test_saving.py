@@ -105,10 +105,10 @@ def test_damage_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CombinerError, match="cannot be read"):
         load_combiner(folder)
     (folder / MANIFEST).write_text("{")
-    with pytest.raises(CombinerError, match="cannot be read"):
+    with pytest.raises(CombinerError, match="not JSON"):
         load_combiner(folder)
     (folder / MANIFEST).write_text("[]")
-    with pytest.raises(CombinerError, match="of kind None"):
+    with pytest.raises(CombinerError, match="got list"):
         load_combiner(folder)
     with pytest.raises(CombinerError, match="no combiner there"):
         load_combiner(tmp_path / "nowhere")

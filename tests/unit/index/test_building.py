@@ -140,7 +140,7 @@ DAMAGE: dict[str, tuple[Callable[[FakeStore], object], str]] = {
     "gone": (lambda store: data_file(store).unlink(), "cannot be read"),
     "no JSON": (lambda store: (store.path / "index" / "manifest.json").write_text("{"), "JSON"),
     "a list": (lambda store: (store.path / "index" / "manifest.json").write_text("[]"), "content"),
-    "not UTF-8": (lambda store: (store.path / "index" / "manifest.json").write_bytes(b"\xff\xfe"), "cannot be read"),
+    "not UTF-8": (lambda store: (store.path / "index" / "manifest.json").write_bytes(b"\xff\xfe"), "not JSON"),
 }
 
 

@@ -99,9 +99,9 @@ def test_margins_of_another_store_are_refused(store: Store, tmp_path: Path) -> N
     [
         ("margin.npy", b"\x93NUMPY", "changed or damaged|cannot be read"),
         ("margin.npy", None, "cannot be read"),
-        ("manifest.json", b"{", "Invalid JSON"),
-        ("manifest.json", b"{}", "store: Field required"),
-        ("manifest.json", b"\xff", "cannot be read"),
+        ("manifest.json", b"{", "not JSON"),
+        ("manifest.json", b"{}", "of kind None"),
+        ("manifest.json", b"\xff", "not JSON"),
     ],
 )
 def test_damage_is_found_and_mended(store: Store, name: str, content: bytes | None, message: str) -> None:

@@ -31,6 +31,10 @@ def test_rate_rises_stays_and_falls(step: int, finished: float, share: float) ->
         ({"steps": 5, "dropout": 1.0}, "dropout: got 1.0"),
         ({"steps": 5, "decay_share": 0}, "decay_share: got 0"),
         ({"steps": 5, "learning_rate": 0}, "learning_rate: got 0"),
+        ({"steps": 5, "tokenization": "words"}, "tokenization: got 'words'; allowed is sentencepiece or bpe"),
+        ({"steps": 5, "tokenization": ["bpe"]}, "tokenization: got"),
+        ({"steps": 5, "tokenization": "bpe", "vocabularies": "both"}, "allowed is joint or separate"),
+        ({"steps": 5, "vocabularies": "separate"}, "vocabularies: got separate with sentencepiece"),
     ],
 )
 def test_settings_out_of_range_are_refused(wrong: dict[str, Any], says: str) -> None:
@@ -48,6 +52,13 @@ def test_file_gives_settings_and_the_budget_comes_from_the_caller(tmp_path: Path
     path.write_text(json.dumps({"batch_tokens": 512, "shape": {"encoder_layers": 1}}))
     settings = read_settings(path, steps=7)
     assert (settings.batch_tokens, settings.shape.encoder_layers, settings.steps) == (512, 1, 7)
+
+
+def test_what_the_caller_says_goes_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"vocabularies": "separate", "seed": 5}))
+    settings = read_settings(path, steps=7, tokenization="bpe", vocabularies=None)
+    assert (settings.tokenization, settings.vocabularies, settings.seed) == ("bpe", "separate", 5)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import MarianMTModel, MarianTokenizer
 
-from lacuna.errors import TrainingError
+from lacuna.errors import SettingError, TrainingError
+from lacuna.models.loading import load_model
 from lacuna.models.training import Shape, TrainingReport, TrainSettings, WeightedCorpus, train_model
 from lacuna.progress import Silent
 from lacuna.records import Languages, SentencePair
 from made_up import make_pairs
+from unit.models.words.sentences import chinese_pairs
 
 DE_EN = Languages("de", "en")
 TINY = TrainSettings(
@@ -108,6 +110,70 @@ def test_start_from_another_model_keeps_what_it_knows(trained: Path, tmp_path: P
     settings = replace(TINY, steps=1, learning_rate=1e-6)
     report = run(tmp_path / "model", settings, start_from=trained, dev=reader(60, seed=9))
     assert report.dev_perplexity < 3.0
+
+
+@pytest.mark.parametrize(("direction", "vocabularies"), [("de-en", "joint"), ("zh-en", "separate")])
+def test_words_and_bpe_train_load_and_translate(tmp_path: Path, direction: str, vocabularies: str) -> None:
+    made = {"de-en": make_pairs, "zh-en": chinese_pairs}[direction]
+    languages, first, into = Languages.parse(direction), tmp_path / "first", tmp_path / "model"
+    corpus = [WeightedCorpus("toy", lambda: made(300))]
+    quick = replace(TINY, steps=150, learning_rate=5e-3, warmup_steps=10, evaluate_every=75)
+    settings = replace(quick, shape=replace(TINY.shape, vocabulary=400), tokenization="bpe", vocabularies=vocabularies)
+    report = train_model(corpus, languages, settings, first)
+    assert report.dev_perplexity < 40  # a fresh model starts near 300
+    first.rename(into)
+    model = load_model(into, device="cpu")
+    assert model.languages == languages
+    [pair] = made(1)
+    assert [model.decode(ids) for ids in model.encode_targets([pair.target])] == [pair.target]
+    assert model.generate([pair.source], beam=1)[0].startswith("We see")
+    again = train_model(corpus, languages, replace(settings, steps=2, learning_rate=1e-6), into, go_on=True)
+    assert again.dev_perplexity == pytest.approx(report.dev_perplexity, rel=0.05)
+    other = train_model(corpus, languages, replace(settings, steps=1, seed=2), tmp_path / "other", start_from=into)
+    assert other.dev_perplexity < 60
+
+
+def test_words_and_bpe_are_the_same_for_the_same_seed_and_after_a_kill(tmp_path: Path) -> None:
+    class Interrupt(Silent):
+        def advance(self, amount: float = 1.0, note: str = "") -> None:
+            if "step 4 " in note:
+                raise KeyboardInterrupt
+
+    settings = replace(TINY, tokenization="bpe", vocabularies="separate")
+    run(tmp_path / "whole", settings)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "killed", settings, progress=Interrupt())
+    run(tmp_path / "killed", settings)
+    whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(whole[key], killed[key]) for key in whole)
+
+
+def test_a_finished_model_is_continued_with_its_own_tokenization_only(trained: Path) -> None:
+    before = sorted(trained.rglob("*"))
+    with pytest.raises(TrainingError, match="this model has sentencepiece with joint ones; add --tokenization sente"):
+        run(trained, replace(TINY, tokenization="bpe"), go_on=True)
+    assert sorted(trained.rglob("*")) == before
+
+
+def test_languages_without_a_word_splitter_leave_no_trace(tmp_path: Path) -> None:
+    settings = replace(TINY, tokenization="bpe")
+    with pytest.raises(SettingError, match="got bpe for ja"):
+        train_model([WeightedCorpus("toy", reader())], Languages("ja", "en"), settings, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
+    class Interrupt(Silent):
+        def advance(self, amount: float = 1.0, note: str = "") -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "model", progress=Interrupt())
+    plan_file = tmp_path / "model" / "training" / "plan.json"
+    plan = json.loads(plan_file.read_text())
+    del plan["settings"]["tokenization"], plan["settings"]["vocabularies"]
+    plan_file.write_text(json.dumps(plan))
+    assert run(tmp_path / "model").steps == TINY.steps
 
 
 def test_early_stopping_ends_before_the_budget(tmp_path: Path) -> None:

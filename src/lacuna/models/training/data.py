@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lacuna.errors import TrainingError
 from lacuna.files import atomic_path
-from lacuna.models.training.vocabulary import Pieces
+from lacuna.models.training.vocabulary import Vocabulary
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
@@ -66,17 +66,17 @@ class Batch:
 
 
 def encode_pairs(
-    pairs: Iterable[SentencePair], pieces: Pieces, max_positions: int, progress: Progress = SILENT
+    pairs: Iterable[SentencePair], vocabulary: Vocabulary, max_positions: int, progress: Progress = SILENT
 ) -> tuple[Tokens, int]:
     """Encode a stream of pairs; return the tokens and how many pairs were too long to take."""
-    dtype: type[np.integer[Any]] = np.uint16 if pieces.size <= 2**16 else np.int32
+    dtype: type[np.integer[Any]] = np.uint16 if vocabulary.size <= 2**16 else np.int32
     ids: list[NDArray[np.integer[Any]]] = []
     lengths: list[NDArray[np.int64]] = []
     too_long = 0
     stream = iter(pairs)
     while chunk := list(islice(stream, _CHUNK)):
-        sources = pieces.encode([pair.source for pair in chunk])
-        targets = pieces.encode([pair.target for pair in chunk])
+        sources = vocabulary.encode_sources([pair.source for pair in chunk])
+        targets = vocabulary.encode_targets([pair.target for pair in chunk])
         fitting = [
             side
             for source, target in zip(sources, targets, strict=True)

@@ -27,7 +27,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         rows, vocabulary = len(states), len(weight)
         states_gradient = torch.empty_like(states)
-        weight_gradient = torch.zeros_like(weight)
+        # Where only adapters are trained, nobody asks for it.
+        weight_gradient = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         gold_loss = states.new_zeros(())
         even_loss = states.new_zeros(())
         buffer = states.new_empty(min(_BLOCK, rows), vocabulary)
@@ -43,17 +44,21 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 gradient.sub_(smoothing / vocabulary)
             gradient.scatter_add_(1, gold, gradient.new_full(gold.shape, smoothing - 1.0))
             torch.mm(gradient, weight, out=states_gradient[start : start + _BLOCK])
-            weight_gradient.addmm_(gradient.T, block)
-        ctx.save_for_backward(states_gradient.div_(rows), weight_gradient.div_(rows))
+            if weight_gradient is not None:
+                weight_gradient.addmm_(gradient.T, block)
+        ctx.save_for_backward(
+            states_gradient.div_(rows), None if weight_gradient is None else weight_gradient.div_(rows)
+        )
         gold_mean = gold_loss / rows
         ctx.mark_non_differentiable(gold_mean)
         return gold_mean * (1 - smoothing) + even_loss * (smoothing / vocabulary / rows), gold_mean
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None]:  # noqa: ANN401
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None, None, None]:  # noqa: ANN401
         states_gradient, weight_gradient = ctx.saved_tensors
         scale = gradients[0]
-        return states_gradient * scale, weight_gradient * scale, None, None
+        of_weight = None if weight_gradient is None else weight_gradient * scale
+        return states_gradient * scale, of_weight, None, None
 
 
 def smoothed_cross_entropy(

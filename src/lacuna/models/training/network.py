@@ -5,7 +5,6 @@ Knows how to make it, run it on a batch, and group its weights for the optimizer
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
@@ -17,11 +16,17 @@ from lacuna.models.training.data import Batch
 from lacuna.models.training.loss import lexical_loss, smoothed_cross_entropy, summed_negative_log_likelihood
 from lacuna.models.training.settings import Shape, TrainSettings
 from lacuna.models.training.state import put_weights, trained_weights
-from lacuna.models.training.vocabulary import Pieces
+from lacuna.models.training.vocabulary import Vocabulary, read_tables
 
 
-def make_network(shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, dropout: float) -> MarianMTModel:
-    """Return a network with fresh random weights, drawn from torch's generator."""
+def make_network(
+    shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, dropout: float, *, joint: bool = True
+) -> MarianMTModel:
+    """Return a network with fresh random weights, drawn from torch's generator.
+
+    :param vocabulary_size: Rows of an embedding.
+    :param joint: Whether source and target share one embedding; the decoder's is the output projection in any case.
+    """
     config = MarianConfig(
         vocab_size=vocabulary_size,
         decoder_vocab_size=vocabulary_size,
@@ -39,7 +44,7 @@ def make_network(shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, d
         activation_dropout=0.0,
         scale_embedding=True,
         init_std=shape.dimension**-0.5,  # scaled embeddings then have the size of the positions added to them
-        share_encoder_decoder_embeddings=True,
+        share_encoder_decoder_embeddings=joint,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=end_id,
@@ -119,21 +124,36 @@ def load_network(folder: Path) -> MarianMTModel:
 
 
 @torch.no_grad()
-def transplant_weights(folder: Path, network: MarianMTModel, pieces: Pieces) -> int:
+def transplant_weights(folder: Path, network: MarianMTModel, vocabulary: Vocabulary) -> int:
     """Copy the weights of another Marian folder of the same shape; return how many pieces kept their embedding.
 
     Pieces that the other vocabulary lacks keep their random start.
     """
     try:
         other = load_network(folder)
-        ids: dict[str, int] = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+        known = read_tables(folder)
     except (OSError, ValueError) as error:
         raise TrainingError(f"{folder}: cannot start from it ({error}); name a Marian model folder") from error
-    shared = [(own, ids[piece]) for piece, own in pieces.ids.items() if piece in ids]
+    if len(known) != len(vocabulary.tables):
+        raise TrainingError(
+            f"{folder}: cannot start from it, for one of the two has joint and the other separate vocabularies; "
+            "name another, or change --vocabularies"
+        )
     theirs, mine = trained_weights(other), trained_weights(network)
-    embedding = next(name for name in mine if name.endswith("shared.weight"))
-    rows = mine[embedding].clone()
-    own_rows, other_rows = map(torch.tensor, zip(*shared, strict=True))
-    rows[own_rows] = theirs[embedding][other_rows]
-    put_weights(network, theirs | {embedding: rows})
-    return len(shared)
+    embeddings: dict[str, torch.Tensor] = {}
+    kept = 0
+    for name, ids, own in zip(_embedding_names(network), known, vocabulary.tables, strict=True):
+        shared = [(number, ids[piece]) for piece, number in own.items() if piece in ids]
+        own_rows, other_rows = map(torch.tensor, zip(*shared, strict=True))
+        embeddings[name] = mine[name].clone()
+        embeddings[name][own_rows] = theirs[name][other_rows]
+        kept += len(shared)
+    put_weights(network, theirs | embeddings)
+    return kept
+
+
+def _embedding_names(network: MarianMTModel) -> list[str]:
+    """Name the embeddings: one for both sides, or the encoder's and the decoder's."""
+    if network.config.share_encoder_decoder_embeddings:
+        return ["model.shared.weight"]
+    return ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"]

@@ -10,6 +10,9 @@ from typing import Any
 
 from lacuna.errors import SettingError
 
+TOKENIZATIONS = ("sentencepiece", "bpe")
+VOCABULARIES = ("joint", "separate")
+
 
 def _need(condition: bool, name: str, got: object, allowed: str) -> None:
     if not condition:
@@ -22,7 +25,7 @@ class Shape:
 
     The encoder is deep and the decoder shallow, because only the decoder runs once per output token.
 
-    :param vocabulary: Pieces of the joint source and target vocabulary.
+    :param vocabulary: Pieces of the joint vocabulary, or of each of the two separate ones.
     :param max_positions: The longest sentence, in pieces; longer training pairs are left out and counted.
     """
 
@@ -52,6 +55,8 @@ class TrainSettings:
     :param lexical_weight: How much the encoder's own foretelling of the target words counts beside the loss proper.
     :param decay_share: The last part of the run, over which the learning rate falls to zero.
     :param average: How many of the last checkpoints are averaged into the final weights.
+    :param tokenization: ``sentencepiece``, or ``bpe``: words by Moses or jieba, cut by subword-nmt.
+    :param vocabularies: ``joint``, or ``separate``: one for each side, with embeddings of its own; only with ``bpe``.
     :param patience: Evaluations without a better dev perplexity before training stops early; 0 never stops.
     """
 
@@ -72,6 +77,8 @@ class TrainSettings:
     average: int = 4
     patience: int = 10
     dev_pairs: int = 2000
+    tokenization: str = "sentencepiece"
+    vocabularies: str = "joint"
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -88,6 +95,13 @@ class TrainSettings:
         for name in ("label_smoothing", "dropout"):
             _need(0 <= getattr(self, name) < 1, name, getattr(self, name), "0 or more and less than 1")
         _need(0 < self.decay_share <= 1, "decay_share", self.decay_share, "more than 0, at most 1")
+        self._check_tokenization()
+
+    def _check_tokenization(self) -> None:
+        for name, allowed in (("tokenization", TOKENIZATIONS), ("vocabularies", VOCABULARIES)):
+            _need(getattr(self, name) in allowed, name, repr(getattr(self, name)), " or ".join(allowed))
+        together = self.tokenization == "bpe" or self.vocabularies == "joint"
+        _need(together, "vocabularies", f"{self.vocabularies} with sentencepiece", "joint, or tokenization bpe")
 
     def as_json(self) -> dict[str, Any]:
         """Return what a manifest keeps."""
@@ -105,8 +119,8 @@ def learning_share(step: int, finished: float, settings: TrainSettings) -> float
     return min(rising, falling)
 
 
-def read_settings(path: Path | None, *, hours: float | None = None, steps: int | None = None) -> TrainSettings:
-    """Read settings from a JSON file (none of them is required) and put the budget in."""
+def read_settings(path: Path | None, **given: object) -> TrainSettings:
+    """Read settings from a JSON file (none of them is required) and put in those of ``given`` that are not None."""
     content: Any = {}
     if path is not None:
         try:
@@ -116,8 +130,8 @@ def read_settings(path: Path | None, *, hours: float | None = None, steps: int |
     if not isinstance(content, dict):
         raise SettingError(f"{path}: got {type(content).__name__}; a settings file is one JSON object")
     shape = Shape(**_known(content.pop("shape", {}), Shape, path))
-    budget = {name: value for name, value in (("hours", hours), ("steps", steps)) if value is not None}
-    return TrainSettings(**(_known(content, TrainSettings, path) | budget), shape=shape)
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return TrainSettings(**(_known(content, TrainSettings, path) | chosen), shape=shape)
 
 
 def _known(content: dict[str, Any], kind: type[Shape] | type[TrainSettings], path: Path | None) -> dict[str, Any]:

@@ -23,12 +23,10 @@ from lacuna.models.training.data import Tokens, encode_pairs, load_tokens, save_
 from lacuna.models.training.loop import Corpus, Run
 from lacuna.models.training.network import load_network, make_network, transplant_weights
 from lacuna.models.training.settings import TrainSettings
-from lacuna.models.training.vocabulary import FILES, Pieces, sample_sentences, train_vocabulary
+from lacuna.models.training.vocabulary import Vocabulary, check_tokenization, open_vocabulary, prepare_vocabulary
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
 from lacuna.version import __version__
-
-_VOCABULARY_SENTENCES = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +84,16 @@ def train_model(
     folder = into / "training"
     plan = _plan(corpora, languages, settings, go_on, start_from)
     _check_folder(folder, into, plan)
-    pieces = _prepare(corpora, languages, settings, into, plan, progress)
-    tokens, sizes, too_long = _encode_all(corpora, pieces, settings, folder, progress)
+    check_tokenization(languages, settings, into)
+    vocabulary = _prepare(corpora, languages, settings, into, plan, progress)
+    tokens, sizes, too_long = _encode_all(corpora, vocabulary, settings, folder, progress)
     weights = [corpus.weight for corpus in corpora]
     if dev is None:
         tokens, sizes, dev_tokens = _hold_out(tokens, sizes, settings)
     else:
-        dev_tokens, _ = encode_pairs(dev(), pieces, settings.shape.max_positions)
+        dev_tokens, _ = encode_pairs(dev(), vocabulary, settings.shape.max_positions)
     torch.manual_seed(settings.seed)
-    network = _start_network(into, pieces, settings, go_on, start_from)
+    network = _start_network(into, vocabulary, settings, go_on, start_from)
     run = Run(network, Corpus(tokens, sizes, weights), dev_tokens, settings, folder)
     perplexity = run.go(progress)
     report = TrainingReport(
@@ -142,7 +141,7 @@ def _check_folder(folder: Path, into: Path, plan: dict[str, Any]) -> None:
         raise TrainingError("no corpus to train on; name at least one")
     plan_file, go_on, finished = folder / "plan.json", plan["go_on"], (into / "config.json").exists()
     if plan_file.exists():
-        if json.loads(plan_file.read_text(encoding="utf-8")) != plan:
+        if _with_newer_settings(json.loads(plan_file.read_text(encoding="utf-8"))) != plan:
             raise TrainingError(
                 f"{into}: holds an unfinished run with other settings (see {plan_file}); "
                 "repeat its command to go on, or train into another folder"
@@ -157,6 +156,11 @@ def _check_folder(folder: Path, into: Path, plan: dict[str, Any]) -> None:
         raise TrainingError(f"{into}: is not empty and not a training run; name a new folder")
 
 
+def _with_newer_settings(plan: dict[str, Any]) -> dict[str, Any]:
+    """Fill in the settings that a plan of an earlier version does not have: it ran with what is now the default."""
+    return plan | {"settings": TrainSettings(steps=1).as_json() | plan["settings"]}
+
+
 def _prepare(
     corpora: Sequence[WeightedCorpus],
     languages: Languages,
@@ -164,22 +168,21 @@ def _prepare(
     into: Path,
     plan: dict[str, Any],
     progress: Progress,
-) -> Pieces:
+) -> Vocabulary:
     """Read everything once before anything is written, so that a corpus with a fault leaves no trace."""
-    fresh = not all((into / name).exists() for name in FILES)
-    progress.start("vocabulary" if fresh else "checking the corpora")
-    everything = chain.from_iterable(corpus.read() for corpus in corpora)
+    vocabulary = open_vocabulary(into)
+    progress.start("vocabulary" if vocabulary is None else "checking the corpora")
     begun = any((into / "training").glob("tokens-*/done.json"))
-    sentences = [] if begun else sample_sentences(everything, _VOCABULARY_SENTENCES, settings.seed)
+    everything = chain.from_iterable(corpus.read() for corpus in ([] if begun else corpora))
+    learn = prepare_vocabulary(everything, languages, settings)
     write_json(into / "training" / "plan.json", plan)
-    if fresh:
-        train_vocabulary(sentences, settings.shape.vocabulary, languages, into)
+    vocabulary = vocabulary or learn(into)
     progress.finish()
-    return Pieces(into)
+    return vocabulary
 
 
 def _encode_all(
-    corpora: Sequence[WeightedCorpus], pieces: Pieces, settings: TrainSettings, folder: Path, progress: Progress
+    corpora: Sequence[WeightedCorpus], vocabulary: Vocabulary, settings: TrainSettings, folder: Path, progress: Progress
 ) -> tuple[Tokens, list[int], int]:
     """Encode each corpus once; what an earlier start finished is read back."""
     parts: list[Tokens] = []
@@ -188,7 +191,7 @@ def _encode_all(
         place, note = folder / f"tokens-{number}", folder / f"tokens-{number}" / "done.json"
         if not note.exists():
             progress.start(f"encoding {corpus.name}", unit="pairs")
-            tokens, skipped = encode_pairs(corpus.read(), pieces, settings.shape.max_positions, progress)
+            tokens, skipped = encode_pairs(corpus.read(), vocabulary, settings.shape.max_positions, progress)
             save_tokens(tokens, place)
             write_json(note, {"too_long": skipped})
             progress.finish(f"({len(tokens):,} pairs, {skipped:,} too long)")
@@ -229,12 +232,14 @@ def _hold_out(tokens: Tokens, sizes: list[int], settings: TrainSettings) -> tupl
 
 
 def _start_network(
-    into: Path, pieces: Pieces, settings: TrainSettings, go_on: bool, start_from: Path | None
+    into: Path, vocabulary: Vocabulary, settings: TrainSettings, go_on: bool, start_from: Path | None
 ) -> MarianMTModel:
     if not go_on:
-        network = make_network(settings.shape, pieces.size, pieces.end_id, pieces.pad_id, settings.dropout)
+        joint = settings.vocabularies == "joint"
+        numbers = vocabulary.size, vocabulary.end_id, vocabulary.pad_id
+        network = make_network(settings.shape, *numbers, settings.dropout, joint=joint)
         if start_from is not None:
-            transplant_weights(start_from, network, pieces)
+            transplant_weights(start_from, network, vocabulary)
         return network
     network = load_network(into)
     network.config.dropout = settings.dropout

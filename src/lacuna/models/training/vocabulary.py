@@ -1,6 +1,7 @@
-"""One sentencepiece vocabulary for both languages, laid out as Hugging Face's Marian tokenizer expects it.
+"""The vocabulary of a run: sentencepiece for both languages at once, or words and BPE the paper's way.
 
-Knows nothing of models. Single bytes are pieces too, so no character of a user's domain is ever unknown.
+The first is laid out as Hugging Face's Marian tokenizer expects it; single bytes are pieces too, so no character of a
+user's domain is ever unknown. The second is in :mod:`lacuna.models.words`. Knows nothing of networks.
 """
 
 from __future__ import annotations
@@ -8,34 +9,113 @@ from __future__ import annotations
 import io
 import json
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 import sentencepiece
 
 from lacuna.errors import TrainingError
 from lacuna.files import atomic_path, write_json
+from lacuna.models.training.settings import TrainSettings
+from lacuna.models.words.learning import learn_files
+from lacuna.models.words.pieces import END, JOINT, PAD, WORDS_FILE, WordPieces, read_files, splitter_of
 from lacuna.records import Languages, SentencePair
 
-END = "</s>"
-UNKNOWN = "<unk>"
-PAD = "<pad>"
 FILES = ("source.spm", "target.spm", "vocab.json", "tokenizer_config.json")
+_SAMPLE_SENTENCES = 300_000
+_Item = TypeVar("_Item")
 
 
-def sample_sentences(pairs: Iterable[SentencePair], size: int, seed: int) -> list[str]:
-    """Draw a uniform sample of sentences, source and target alike, from a stream (reservoir sampling)."""
+class Vocabulary(Protocol):
+    """What training needs to know of a vocabulary.
+
+    :param size: Rows of an embedding, the same on both sides.
+    :param tables: The ids of each vocabulary: one for both sides, or source and target.
+    """
+
+    size: int
+    end_id: int
+    pad_id: int
+
+    @property
+    def tables(self) -> tuple[dict[str, int], ...]:
+        """The ids of each vocabulary."""
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Turn source texts into ids, each with its end."""
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Turn target texts into ids, each with its end."""
+
+
+def prepare_vocabulary(
+    pairs: Iterable[SentencePair], languages: Languages, settings: TrainSettings
+) -> Callable[[Path], Vocabulary]:
+    """Read all pairs and return what learns a vocabulary from a sample of them and writes it into a folder."""
+    size, seed = settings.shape.vocabulary, settings.seed
+    if settings.tokenization == "bpe":
+        sampled = sample(pairs, _SAMPLE_SENTENCES // 2, seed)
+        return lambda folder: _write_words(learn_files(sampled, size, languages, settings.vocabularies), folder)
+    sentences = sample_sentences(pairs, _SAMPLE_SENTENCES, seed)
+
+    def learn(folder: Path) -> Vocabulary:
+        train_vocabulary(sentences, size, languages, folder)
+        return Pieces(folder)
+
+    return learn
+
+
+def open_vocabulary(folder: Path) -> Vocabulary | None:
+    """Return the vocabulary of a model folder; ``None`` where there is none yet, or not all of it."""
+    if (folder / WORDS_FILE).exists():
+        return _read_words(folder)
+    return Pieces(folder) if all((folder / name).exists() for name in FILES) else None
+
+
+def read_tables(folder: Path) -> tuple[dict[str, int], ...]:
+    """Return the ids of each vocabulary of any Marian folder."""
+    if (folder / WORDS_FILE).exists():
+        return _read_words(folder).tables
+    return (json.loads((folder / "vocab.json").read_text(encoding="utf-8")),)
+
+
+def check_tokenization(languages: Languages, settings: TrainSettings, folder: Path) -> None:
+    """Refuse languages without a word splitter, and settings that the model in ``folder`` does not have."""
+    if settings.tokenization == "bpe":
+        for language in (languages.source, languages.target):
+            splitter_of(language)
+    found = open_vocabulary(folder) if (folder / "config.json").exists() else None
+    if found is not None:
+        kind, vocabularies = "sentencepiece", JOINT
+        if isinstance(found, WordPieces):
+            kind, vocabularies = "bpe", found.vocabularies
+        if (kind, vocabularies) != (settings.tokenization, settings.vocabularies):
+            raise TrainingError(
+                f"{folder}: got tokenization {settings.tokenization} with {settings.vocabularies} vocabularies, but "
+                f"this model has {kind} with {vocabularies} ones; add --tokenization {kind} "
+                f"--vocabularies {vocabularies}"
+            )
+
+
+def sample(items: Iterable[_Item], size: int, seed: int) -> list[_Item]:
+    """Draw a uniform sample from a stream (reservoir sampling)."""
     rng = np.random.default_rng(seed)
-    kept: list[str] = []
-    for number, sentence in enumerate(_sides(pairs)):
+    kept: list[_Item] = []
+    for number, item in enumerate(items):
         if number < size:
-            kept.append(sentence)
+            kept.append(item)
         else:
             place = int(rng.integers(number + 1))
             if place < size:
-                kept[place] = sentence
+                kept[place] = item
     return kept
+
+
+def sample_sentences(pairs: Iterable[SentencePair], size: int, seed: int) -> list[str]:
+    """Draw a uniform sample of sentences, source and target alike."""
+    return sample(_sides(pairs), size, seed)
 
 
 def train_vocabulary(sentences: Iterable[str], size: int, languages: Languages, folder: Path) -> None:
@@ -84,7 +164,7 @@ def train_vocabulary(sentences: Iterable[str], size: int, languages: Languages, 
 
 
 class Pieces:
-    """The vocabulary as training uses it: text to ids, many sentences at once."""
+    """A sentencepiece vocabulary as training uses it: text to ids, many sentences at once."""
 
     def __init__(self, folder: Path) -> None:
         self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
@@ -94,10 +174,29 @@ class Pieces:
             raise TrainingError(f"{folder}: its vocabulary was not made by `lacuna train`; train into another folder")
         self.size = len(self.ids)
 
-    def encode(self, sentences: list[str]) -> list[list[int]]:
-        """Turn sentences into ids, each ended by the end-of-sentence piece."""
-        encoded: list[list[int]] = self._pieces.encode(sentences, add_eos=True)
+    @property
+    def tables(self) -> tuple[dict[str, int]]:
+        """The ids of the one vocabulary."""
+        return (self.ids,)
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Turn sentences of either side into ids, each ended by the end-of-sentence piece."""
+        encoded: list[list[int]] = self._pieces.encode(list(sentences), add_eos=True)
         return encoded
+
+    encode_sources = encode_targets = encode
+
+
+def _write_words(files: dict[str, bytes], folder: Path) -> WordPieces:
+    """Write a tokenization; the file of words comes last, because its presence means that all are there."""
+    for name in sorted(files, key=lambda name: name == WORDS_FILE):
+        with atomic_path(folder / name) as temporary:
+            temporary.write_bytes(files[name])
+    return WordPieces(files)
+
+
+def _read_words(folder: Path) -> WordPieces:
+    return WordPieces(read_files(lambda name: (folder / name).read_bytes() if (folder / name).is_file() else None))
 
 
 def _sides(pairs: Iterable[SentencePair]) -> Iterator[str]:

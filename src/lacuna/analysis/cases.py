@@ -1,0 +1,197 @@
+"""Examples that show what a memory is good for, found without anybody choosing them.
+
+The paper's tables 3 and 8. The same model, memory and sentences give the same examples. Knows nothing of how a table
+is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.analysis.knowledge import SMALL
+from lacuna.analysis.tables import Cell, Column, Table
+from lacuna.analysis.wording import before_and_token, readable, underline
+from lacuna.datastore import Store
+from lacuna.errors import SettingError
+from lacuna.margin import Margins, margin_of
+from lacuna.models import Model
+from lacuna.progress import SILENT, Progress
+from lacuna.records import SentencePair
+from lacuna.translator import Memory
+from lacuna.translator.dev_pass import DevBatch, read_dev
+
+# Tokens of a sentence that a person reads at a glance, and the share of letters in what is words and not code.
+_SHORTEST, _LONGEST = 6, 30
+_LETTERS = 0.8
+# Positions whose sentences are read; before that, numbers alone decide.
+_FINALISTS = 64
+# Shares of tokens with a small margin at which a sentence shows something: neither none nor all.
+_LEAST_SHARE, _MOST_SHARE = 0.2, 0.7
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Position:
+    """A place in a dev sentence where the model is wrong and the memory right.
+
+    :param query: The model's state there.
+    :param entries: What is retrieved, nearest first.
+    :param worth: How telling it is; more is better, the first number matters most.
+    """
+
+    sentence: int
+    place: int
+    gold: int
+    prediction: int
+    query: NDArray[np.float32]
+    entries: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    worth: tuple[int, ...]
+
+
+def neighbor_case(
+    model: Model, memory: Memory, dev_pairs: Sequence[SentencePair], k: int = 8, *, progress: Progress = SILENT
+) -> Table | None:
+    """Find a dev position where the model is wrong, its margin is 0, and all neighbors say the right token.
+
+    The most telling one is shown: its neighbors are unknown, come from different sentences, and are quickly read.
+
+    :return: ``None`` if there is no such position.
+    """
+    best: list[_Position] = []
+    for batch in read_dev(model, [memory], dev_pairs, k, progress=progress):
+        best = _ranked([*best, *_positions(model, memory.store, batch)])[:_FINALISTS]
+    if not best:
+        return None
+    # The index may have missed a nearer, known entry.
+    margins = margin_of(memory.store, np.stack([position.query for position in best]), max_margin=1)
+    sure = [position for position, margin in zip(best, margins, strict=True) if margin == 0]
+    read = _ranked([_read(model, memory.store, dev_pairs, position) for position in sure])
+    return _case_table(model, memory.store, dev_pairs[read[0].sentence], read[0]) if read else None
+
+
+def corpus_cases(model: Model, store: Store, margins: Margins, count: int = 5, below: int = SMALL) -> Table:
+    """Show sentences of the store, with the target tokens underlined whose entries have a small margin.
+
+    They are of readable length, partly underlined, and spread over the corpus.
+
+    :param count: How many; fewer where there are not so many.
+    :param below: Margins below this are small.
+    """
+    if count < 1:
+        raise SettingError(f"count: got {count}; allowed is 1 or more")
+    store.check_model(model.fingerprint)
+    small = margins.capped(below) < below
+    words = store.values != model.eos_id
+    tokens, underlined = (
+        np.bincount(store.sentence[some], minlength=len(store.sentences)) for some in (words, words & small)
+    )
+    share = underlined / np.maximum(1, tokens)
+    fitting = (tokens >= _SHORTEST) & (tokens <= _LONGEST) & (share >= _LEAST_SHARE) & (share <= _MOST_SHARE)
+    rows = tuple(
+        (readable(pair.source), _underlined(model, store, pair, sentence, small), float(share[sentence]))
+        for sentence, pair in _spread(store, np.flatnonzero(fitting), count)
+    )
+    columns = (
+        Column("source"),
+        Column("target"),
+        Column("small margin", "share", 0, help=f"Share of the target's tokens with a margin below {below}."),
+    )
+    note = f"Underlined: tokens whose entries have a knowledge margin below {below}. Here the model needs the memory."
+    return Table("corpus-cases", "What the model needs to be told", columns, rows, note, paper="Table 8")
+
+
+def _positions(model: Model, store: Store, batch: DevBatch) -> Iterator[_Position]:
+    """Give the positions of a batch that may serve."""
+    gold, said = batch.gold.numpy(), batch.forced.predictions.numpy()
+    entries, near = batch.found.entries, batch.found.neighbors
+    places = np.concatenate([np.arange(length) for length in batch.forced.lengths])
+    wrong = (said != gold) & (gold != model.eos_id)
+    agreed = (near.values.cpu().numpy() == gold[:, None]).all(axis=1)  # no neighbor says -1
+    rows = np.flatnonzero(wrong & agreed)
+    unknown = ~store.known[entries[rows]]
+    homes = np.sort(store.sentence[entries[rows]], axis=1)
+    different = 1 + np.count_nonzero(np.diff(homes, axis=1), axis=1)
+    for row, is_unknown, sentences in zip(rows.tolist(), unknown, different.tolist(), strict=True):
+        if is_unknown[0] and any(letter.isalpha() for letter in model.decode([gold[row]])):
+            yield _Position(
+                sentence=int(batch.sentences[row]),
+                place=int(places[row]),
+                gold=int(gold[row]),
+                prediction=int(said[row]),
+                query=batch.forced.keys[row].numpy(),
+                entries=entries[row],
+                distances=near.distances[row].cpu().numpy(),
+                worth=(int(is_unknown.sum()), int(places[row] > 0), sentences),
+            )
+
+
+def _ranked(positions: list[_Position]) -> list[_Position]:
+    """Order by worth; of equals, the first in the dev set goes first."""
+    return sorted(positions, key=lambda one: (*(-worth for worth in one.worth), one.sentence, one.place))
+
+
+def _read(model: Model, store: Store, dev_pairs: Sequence[SentencePair], position: _Position) -> _Position:
+    """Judge again, by the sentences: how many different ones, and how many of them easy to read."""
+    sources = [dev_pairs[position.sentence].source]
+    sources += [store.sentences[sentence].source for sentence in store.sentence[position.entries]]
+    lengths = [len(ids) for ids in model.encode_sources(sources)]
+    easy = sum(
+        _SHORTEST <= length <= _LONGEST and _is_words(source) for source, length in zip(sources, lengths, strict=True)
+    )
+    return replace(position, worth=(*position.worth[:2], len(set(sources)) + easy))
+
+
+def _case_table(model: Model, store: Store, pair: SentencePair, position: _Position) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for number, (entry, distance) in enumerate(zip(position.entries, position.distances, strict=True), 1):
+        found = store.sentences[int(store.sentence[entry])]
+        before = model.encode_targets([found.target])[0][: store.position[entry]]
+        kind = "known" if store.known[entry] else "unknown"
+        words = before_and_token(model, before, int(store.values[entry]))
+        rows.append((number, kind, readable(found.source), *words, float(distance)))
+    before = model.encode_targets([pair.target])[0][: position.place]
+    so_far, right = before_and_token(model, before, position.gold)
+    said = before_and_token(model, before, position.prediction)[1]
+    note = (
+        f"Source: “{readable(pair.source)}” Translation so far: “{so_far}” The model alone goes on with “{said}”; "
+        f"right is “{right}”. The knowledge margin is 0. A hyphen joins the parts of a word."
+    )
+    columns = (
+        Column("no.", "count"),
+        Column("type", help="Whether the model knows the entry."),
+        Column("retrieved source"),
+        Column("retrieved target so far"),
+        Column("value", help="The token that comes next there."),
+        Column("distance", "number", 1, help="Squared L2."),
+    )
+    return Table("neighbor-case", "Where the model alone fails", columns, tuple(rows), note, paper="Table 3")
+
+
+def _spread(store: Store, sentences: NDArray[np.int64], count: int) -> Iterator[tuple[int, SentencePair]]:
+    """Give the middle sentence of each of some stretches; those given before or not of words are passed over."""
+    seen: set[str] = set()
+    for stretch in np.array_split(sentences, count):
+        middle = len(stretch) // 2
+        for sentence in [*stretch[middle:].tolist(), *stretch[:middle].tolist()]:
+            pair = store.sentences[sentence]
+            if pair.target not in seen and _is_words(pair.target):
+                seen.add(pair.target)
+                yield sentence, pair
+                break
+
+
+def _is_words(text: str) -> bool:
+    shown = "".join(text.split())
+    return sum(map(str.isalpha, shown)) >= _LETTERS * len(shown)
+
+
+def _underlined(model: Model, store: Store, pair: SentencePair, sentence: int, small: NDArray[np.bool_]) -> str:
+    ids = model.encode_targets([pair.target])[0]
+    chosen = np.zeros(len(ids), np.bool_)  # a token whose entry was pruned stays plain
+    rows = np.flatnonzero(store.sentence == sentence)
+    chosen[store.position[rows]] = small[rows]
+    return underline(model, ids, chosen.tolist())

@@ -1,0 +1,251 @@
+"""A table as data: typed columns, rows, marks, and how it is drawn; as JSON, CSV and LaTeX.
+
+Every result of an analysis is one. A cell holds a raw value (a share is a fraction); only showing it rounds. Knows
+nothing of what a table is about, nor of how a figure is drawn.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lacuna.analysis import latex
+from lacuna.errors import ReportError
+from lacuna.files import write_json, write_text
+
+Cell = str | int | float | None
+Kind = Literal["text", "count", "share", "score", "number"]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_NOTHING = "–"
+# Text columns with a longer cell are set as paragraphs, which share this part of the line.
+_LONG, _PARAGRAPHS = 30, 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column.
+
+    :param kind: What its cells are: ``text``; a ``count`` (616,374); a ``share``, a fraction shown in percent (22.8 %);
+        a ``score`` (22.53); or any other ``number``.
+    :param digits: After the point; without it 1 for a share, 2 for a score, and a number's own.
+    :param help: What the column means, in a sentence.
+    """
+
+    name: str
+    kind: Kind = "text"
+    digits: int | None = None
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """How a table is drawn, where it is a figure.
+
+    :param x: The column along the axis.
+    :param y: The columns that are drawn.
+    :param group: The column whose values name the series.
+    """
+
+    kind: Literal["bars", "lines"]
+    x: str
+    y: tuple[str, ...]
+    group: str | None = None
+    x_label: str = ""
+    y_label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table.
+
+    :param name: Also the name of its files: small letters, digits, ``-`` and ``_``.
+    :param rows: A cell for each column; ``None`` for nothing to say. In text, ``⟦stretches⟧`` are underlined.
+    :param note: The legend under the table.
+    :param marks: By row and column; ``*`` is a significant decline.
+    :param paper: Which table or figure of the paper this is.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    plot: Plot | None = None
+    paper: str = ""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the table as JSON has it; marks as ``[row, column, mark]``."""
+        marks = tuple((*place, self.marks[place]) for place in sorted(self.marks))
+        content = {one.name: getattr(self, one.name) for one in fields(self)} | {"marks": marks}
+        return _Record(**content).model_dump(mode="json")
+
+    @classmethod
+    def from_json(cls, content: Any) -> Table:  # noqa: ANN401 - whatever was read
+        """Read what :meth:`as_json` gave, strictly.
+
+        :raises ReportError: It is something else.
+        """
+        try:
+            record = _Record.model_validate_json(json.dumps(content))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "content"
+            raise ReportError(f"table: {place}: {first['msg']}; make it again") from error
+        parts = {one.name: getattr(record, one.name) for one in fields(cls)}
+        return cls(**parts | {"marks": {(row, column): mark for row, column, mark in record.marks}})
+
+    def to_csv(self) -> str:
+        """Write names and raw values as CSV."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([column.name for column in self.columns])
+        writer.writerows(self.rows)
+        return text.getvalue()
+
+    def to_latex(self) -> str:
+        """Write the table as people see it for LaTeX, with booktabs; a mark is raised."""
+        return latex.table(
+            caption=latex.escape(self.title),
+            label=f"tab:{self.name.replace('_', '-')}",
+            columns=_alignment(self),
+            header=[latex.escape(column.name) for column in self.columns],
+            rows=[self._latex_row(number) for number in range(len(self.rows))],
+            note=latex.escape(self.note),
+        )
+
+    def _latex_row(self, number: int) -> list[str]:
+        return [
+            _latex_cell(cell, column, self.marks.get((number, place)))
+            for place, (cell, column) in enumerate(zip(self.rows[number], self.columns, strict=True))
+        ]
+
+
+class _Record(BaseModel):
+    """A table as its file has it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str
+    marks: tuple[tuple[int, int, str], ...]
+    plot: Plot | None
+    paper: str
+
+
+def write_table(table: Table, folder: Path) -> None:
+    """Write ``NAME.csv``, ``NAME.tex`` and ``NAME.json`` into a folder, each at once."""
+    write_text(folder / f"{table.name}.csv", table.to_csv())
+    write_text(folder / f"{table.name}.tex", table.to_latex())
+    write_json(folder / f"{table.name}.json", table.as_json())
+
+
+def read_table(path: Path) -> Table:
+    """Read a table from its JSON file.
+
+    :raises ReportError: There is none, or it is not as it was written.
+    """
+    try:
+        return Table.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read ({error.strerror}); make the table again") from error
+    except ReportError as error:
+        raise ReportError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise ReportError(f"{path}: not JSON in UTF-8 ({error}); make the table again") from error
+
+
+def format_cell(cell: Cell, column: Column) -> str:
+    """Show a cell to people."""
+    if cell is None:
+        return "" if column.kind == "text" else _NOTHING
+    if isinstance(cell, str):
+        return cell
+    return _SHOW[column.kind](cell, column.digits)
+
+
+_SHOW: dict[Kind, Callable[[float, int | None], str]] = {
+    "text": lambda value, digits: str(value),
+    "count": lambda value, digits: f"{value:,}",
+    "share": lambda value, digits: f"{100 * value:.{1 if digits is None else digits}f} %",
+    "score": lambda value, digits: f"{value:.{2 if digits is None else digits}f}",
+    "number": lambda value, digits: str(value) if digits is None else f"{value:,.{digits}f}",
+}
+
+
+def _latex_cell(cell: Cell, column: Column, mark: str | None) -> str:
+    shown = latex.escape(format_cell(cell, column))
+    if column.kind != "text":
+        shown = re.sub(r"^-", "$-$", shown.replace(r" \%", r"\,\%"))
+    if mark is None:
+        return shown
+    return shown + ("$^*$" if mark == "*" else rf"\textsuperscript{{{latex.escape(mark)}}}")
+
+
+def _alignment(table: Table) -> str:
+    long = [
+        column.kind == "text" and any(len(str(row[place])) > _LONG for row in table.rows)
+        for place, column in enumerate(table.columns)
+    ]
+    width = f"p{{{_PARAGRAPHS / max(1, sum(long)):.2f}\\linewidth}}"
+    short = ["l" if column.kind == "text" else "r" for column in table.columns]
+    return "".join(width if is_long else letter for is_long, letter in zip(long, short, strict=True))
+
+
+def _check(table: Table) -> None:
+    """Refuse what cannot be written and read again."""
+    if not _NAME.fullmatch(table.name):
+        raise ReportError(f"table: name: got {table.name!r}; allowed are small letters, digits, - and _, as in main")
+    names = [column.name for column in table.columns]
+    if len(set(names)) < len(names):
+        raise ReportError(f"table {table.name}: columns: two have the same name in {names}; name them apart")
+    for number, row in enumerate(table.rows):
+        _check_row(table, number, row)
+    for number, place in table.marks:
+        if not (0 <= number < len(table.rows) and 0 <= place < len(names)):
+            raise ReportError(f"table {table.name}: marks: there is no row {number} with a column {place}")
+    drawn = {table.plot.x, *table.plot.y, table.plot.group or table.plot.x} if table.plot else set()
+    if missing := sorted(drawn - set(names)):
+        raise ReportError(f"table {table.name}: plot: there is no column {missing[0]!r}; allowed: {', '.join(names)}")
+
+
+def _check_row(table: Table, number: int, row: tuple[Cell, ...]) -> None:
+    if len(row) != len(table.columns):
+        raise ReportError(f"table {table.name}: row {number} has {len(row)} cells; it needs {len(table.columns)}")
+    for cell, column in zip(row, table.columns, strict=True):
+        if not _fits(cell, column.kind):
+            got = f"row {number}, {column.name}: got {cell!r}"
+            raise ReportError(f"table {table.name}: {got}; allowed is {_ALLOWED[column.kind]} or None")
+
+
+_ALLOWED: dict[Kind, str] = {
+    "text": "text, a finite number",
+    "count": "a whole number",
+    "share": "a finite number",
+    "score": "a finite number",
+    "number": "a finite number",
+}
+
+
+def _fits(cell: Cell, kind: Kind) -> bool:
+    if cell is None or isinstance(cell, bool):
+        return cell is None
+    if isinstance(cell, str):
+        return kind == "text"
+    return isinstance(cell, int) or (isinstance(cell, float) and kind != "count" and math.isfinite(cell))

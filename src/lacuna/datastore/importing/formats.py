@@ -1,0 +1,208 @@
+"""The stores of knn-box, adaptive-knn-mt (and its relatives) and knn-transformers: which is it, and what is where.
+
+Recognized by content; opened without reading a key. Knows nothing of models but two numbers, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lacuna.datastore.importing.raw_files import Rows, has_header, raw, size_of, with_header
+from lacuna.errors import SettingError, StoreError
+
+KNN_BOX, ADAPTIVE, KNN_TRANSFORMERS = "knn-box", "adaptive-knn-mt", "knn-transformers"
+LOOKED_FOR = {
+    KNN_BOX: "keys.npy, vals.npy and config.json with data_infos",
+    ADAPTIVE: "keys.npy and vals.npy",
+    KNN_TRANSFORMERS: "dstore_MODEL_ENTRIES_DIMENSION_keys.npy and _vals.npy",
+}
+KEYS, VALUES, CONFIG = "keys.npy", "vals.npy", "config.json"
+PREDICTIONS, KNOWN, WEIGHTS = "mt_preds", "mt_known", "merge_weights"
+SENTENCE_IDS, POSITIONS = "sentence_ids", "token_positions"
+_EXTRAS = (PREDICTIONS, KNOWN, WEIGHTS, SENTENCE_IDS, POSITIONS)
+
+_HALF, _SINGLE, _LONG, _INT = (np.dtype(name) for name in ("<f2", "<f4", "<i8", "<i4"))
+_DSTORE = re.compile(r"dstore_.+_(\d+)_(\d+)_keys\.npy")
+_VALUES_TRIED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A store of someone else, opened.
+
+    :param key: The kind of key that this toolkit writes unless told otherwise: ``out`` or ``ffn_in``.
+    :param entries: Rows to take, from the first.
+    :param extras: What some stores have besides, by knn-box's names.
+    """
+
+    format: str
+    key: str
+    entries: int
+    keys: Rows
+    values: Rows
+    extras: Mapping[str, Rows]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files, without folders."""
+        return tuple(rows.path.name for rows in (self.keys, self.values, *self.extras.values()))
+
+
+def recognize_store(source: Path) -> str | None:
+    """Say whose store a folder is, as a name of :data:`LOOKED_FOR`; ``None`` if nobody's."""
+    if not source.is_dir():
+        return None
+    if any(source.glob("dstore_*_keys.npy")):
+        return KNN_TRANSFORMERS
+    if not (source / KEYS).is_file():
+        return None
+    return KNN_BOX if (source / CONFIG).is_file() else ADAPTIVE
+
+
+def open_source(folder: Path, dimension: int, vocabulary_size: int, entries: int | None = None) -> Source:
+    """Open a store of someone else.
+
+    :param dimension: Width of the model's keys.
+    :param vocabulary_size: Tokens of the model.
+    :param entries: How many entries to take; all where not said.
+    """
+    if entries is not None and entries < 1:
+        raise SettingError(f"entries: got {entries}; allowed is 1 or more")
+    name = recognize_store(folder)
+    if name is None:
+        looked_for = "; ".join(f"{each}: {files}" for each, files in LOOKED_FOR.items())
+        raise StoreError(f"{folder}: not a store that can be imported; looked for {looked_for}")
+    extras: dict[str, Rows] = {}
+    if name == KNN_BOX:
+        keys, values, extras = _open_knn_box(folder)
+    elif name == KNN_TRANSFORMERS:
+        keys, values = _open_knn_transformers(folder)
+    else:
+        keys, values = _deduce(folder, dimension, vocabulary_size, entries)
+    _check(keys, values, extras, dimension)
+    if entries is not None and entries > keys.rows:
+        raise SettingError(f"entries: got {entries:,}; {keys.path} has {keys.rows:,}")
+    key = "ffn_in" if name == KNN_TRANSFORMERS else "out"
+    return Source(name, key, keys.rows if entries is None else entries, keys, values, extras)
+
+
+def _check(keys: Rows, values: Rows, extras: Mapping[str, Rows], dimension: int) -> None:
+    if keys.width != dimension:
+        raise StoreError(
+            f"{keys.path}: its keys have dimension {keys.width}, those of the model {dimension}; "
+            "name the model that they come from"
+        )
+    if keys.dtype.kind != "f" or any(rows.dtype.kind not in "iub" for rows in (values, *extras.values())):
+        kinds = ", ".join(f"{rows.path.name} {rows.dtype}" for rows in (keys, values, *extras.values()))
+        raise StoreError(f"{keys.path.parent}: got {kinds}; keys must be floating, all others whole numbers")
+    for rows in (values, *extras.values()):
+        if (rows.rows, rows.width) != (keys.rows, 1):
+            raise StoreError(
+                f"{rows.path}: has {rows.rows:,} rows of {rows.width}, not one number for each of the {keys.rows:,} "
+                f"keys in {keys.path.name}; copy the store again"
+            )
+
+
+# --- knn-box: config.json says shape and type of every column --------------------------------------------------------
+
+
+def _open_knn_box(folder: Path) -> tuple[Rows, Rows, dict[str, Rows]]:
+    try:
+        infos = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["data_infos"]
+        shapes = {name: tuple(map(int, info["shape"])) for name, info in infos.items()}
+        types = {name: str(info["dtype"]) for name, info in infos.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{folder / CONFIG}: not the config of a knn-box store ({type(error).__name__}: {error}); copy it again"
+        ) from error
+    missing = {"keys", "vals"} - set(infos)
+    if missing:
+        raise StoreError(f"{folder / CONFIG}: says nothing of {' and '.join(sorted(missing))}; copy the store again")
+
+    def column(name: str) -> Rows:
+        path = folder / f"{name}.npy"
+        return with_header(path) if has_header(path) else _stated(path, shapes[name], types[name])
+
+    # As knn-box itself: a column that is listed but has no file was never saved.
+    extras = {name: column(name) for name in _EXTRAS if name in infos and (folder / f"{name}.npy").is_file()}
+    return column("keys"), column("vals"), extras
+
+
+def _stated(path: Path, shape: tuple[int, ...], stated: str) -> Rows:
+    """Take a raw file as the config states it; knn-box writes whole numbers of any type in 64 bits."""
+    if len(shape) not in (1, 2) or min(shape) < 1:
+        raise StoreError(f"{path}: {CONFIG} gives it the shape {shape}; allowed are one or two numbers above 0")
+    width = shape[1] if len(shape) == 2 else 1
+    known = {"float16": _HALF, "float32": _SINGLE, "bool": np.dtype(np.bool_), "int": _LONG}
+    dtype = next((dtype for name, dtype in known.items() if name in stated), None)
+    if dtype is None:
+        raise StoreError(f"{path}: {CONFIG} gives it the type {stated!r}; allowed are {', '.join(known)}")
+    if "int32" in stated and size_of(path) == shape[0] * width * _INT.itemsize:
+        dtype = _INT
+    # Files are made larger than needed while a store grows, and may have stayed so.
+    return raw(path, dtype, shape[0], width, longer=True)
+
+
+# --- knn-transformers: the names of the files say all ----------------------------------------------------------------
+
+
+def _open_knn_transformers(folder: Path) -> tuple[Rows, Rows]:
+    names = sorted(path.name for path in folder.glob("dstore_*_keys.npy"))
+    found = _DSTORE.fullmatch(names[0])
+    if len(names) > 1 or found is None:
+        raise StoreError(
+            f"{folder}: has {', '.join(names)}; there must be one dstore_MODEL_ENTRIES_DIMENSION_keys.npy in the folder"
+        )
+    rows, width = map(int, found.groups())
+    keys, values = folder / names[0], folder / names[0].replace("_keys.npy", "_vals.npy")
+    return (
+        with_header(keys) if has_header(keys) else raw(keys, _HALF, rows, width),
+        with_header(values) if has_header(values) else raw(values, _INT, rows, 1),
+    )
+
+
+# --- adaptive-knn-mt and its relatives: only the sizes of the files say anything -------------------------------------
+
+
+def _deduce(folder: Path, dimension: int, vocabulary_size: int, entries: int | None) -> tuple[Rows, Rows]:
+    """Find types by which both files have the same number of rows, and the values are tokens."""
+    keys, values = folder / KEYS, folder / VALUES
+    fitting = [
+        (some_keys, some_values)
+        # 64-bit values first: read as 32-bit ones they would be tokens too, every other a zero.
+        for some_values in _readings(values, (_LONG, _INT), 1)
+        for some_keys in _readings(keys, (_HALF, _SINGLE), dimension)
+        if some_keys.rows == some_values.rows and _are_tokens(some_values, vocabulary_size)
+    ]
+    told = [pair for pair in fitting if pair[0].rows == entries] or fitting
+    if not told:
+        raise StoreError(
+            f"{folder}: {KEYS} has {size_of(keys):,} bytes and {VALUES} {size_of(values):,}, which are not keys of "
+            f"dimension {dimension} (16 or 32 bits) with as many values (64 or 32 bits, below {vocabulary_size:,}); "
+            "a file was cut off, or the keys are of another model"
+        )
+    return told[0]
+
+
+def _readings(path: Path, dtypes: tuple[np.dtype[Any], ...], width: int) -> Iterator[Rows]:
+    if has_header(path):
+        yield with_header(path)
+        return
+    for dtype in dtypes:
+        rows, rest = divmod(size_of(path), width * dtype.itemsize)
+        if rows and not rest:
+            yield Rows(path, dtype, rows, width)
+
+
+def _are_tokens(values: Rows, vocabulary_size: int) -> bool:
+    some = values.column(0, min(values.rows, _VALUES_TRIED))
+    some = some[some != 0]  # rows never filled are zero in any type
+    # One wrong value is for the import to name; another type makes most of them wrong.
+    return not len(some) or bool(np.mean((some > 0) & (some < vocabulary_size)) > 0.5)

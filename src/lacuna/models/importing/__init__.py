@@ -1,0 +1,99 @@
+"""Importing models of other toolkits as Hugging Face folders, without these toolkits and without running their pickles.
+
+What Lacuna's architectures cannot express is refused by name, and then nothing is written.
+"""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+from lacuna.errors import ModelError
+from lacuna.files import atomic_folder, check_unused
+from lacuna.models.importing.argos import check_package, is_package_folder, unpack
+from lacuna.models.importing.ctranslate2 import import_ctranslate2
+from lacuna.models.importing.fairseq import import_fairseq
+from lacuna.models.importing.folder import ImportReport, agreed_languages
+from lacuna.progress import SILENT, Progress
+from lacuna.records import Languages
+
+__all__ = ["ImportReport", "import_model", "recognize"]
+
+
+def recognize(source: Path) -> str | None:
+    """Tell what a file or folder is: ``fairseq``, ``ctranslate2``, ``argos``, or ``None`` for nothing we import."""
+    if source.is_dir():
+        if is_package_folder(source):
+            return "argos"
+        if (source / "model.bin").is_file() and any(source.glob("*_vocabulary.*")):
+            return "ctranslate2"
+        return "fairseq" if any(source.glob("*.pt")) and any(source.glob("dict.*.txt")) else None
+    if not source.is_file():
+        return None
+    if source.suffix == ".pt":
+        return "fairseq" if any(source.parent.glob("dict.*.txt")) else None
+    return "argos" if source.suffix == ".argosmodel" or _is_package(source) else None
+
+
+def import_model(
+    source: Path,
+    into: Path,
+    *,
+    languages: Languages | None = None,
+    checkpoint: str | None = None,
+    progress: Progress = SILENT,
+) -> ImportReport:
+    """Turn a model of another toolkit into a Hugging Face folder that :func:`lacuna.load_model` takes.
+
+    :param source: A folder of fairseq or CTranslate2, a fairseq checkpoint in its folder, or an Argos package.
+    :param into: A new folder.
+    :param languages: The direction, where the source does not say it.
+    :param checkpoint: Which ``.pt`` file of a fairseq folder; needed where there are several and no ``model.pt``.
+    """
+    kind = recognize(source)
+    if kind is None:
+        raise ModelError(
+            f"{source}: is nothing that can be imported; allowed are a fairseq folder (.pt, dict.*.txt, bpecodes), "
+            "a CTranslate2 folder (model.bin and vocabulary), and an Argos package (.argosmodel)"
+        )
+    if checkpoint is not None and (kind != "fairseq" or source.is_file()):
+        raise ModelError(f"{source}: has no checkpoints to choose from; leave {checkpoint} out")
+    check_unused(into, ModelError)
+    progress.start(f"importing {source.name}")
+    with atomic_folder(into) as folder:
+        if kind == "fairseq":
+            place, name = (source, checkpoint) if source.is_dir() else (source.parent, source.name)
+            report = import_fairseq(place, folder, into, languages, name)
+        elif kind == "ctranslate2":
+            report = import_ctranslate2(source, folder, languages, report_into=into)
+        else:
+            report = _import_argos(source, folder, into, languages)
+    progress.finish()
+    return report
+
+
+def _import_argos(source: Path, folder: Path, into: Path, languages: Languages | None) -> ImportReport:
+    unpacked = folder / "package" if source.is_file() else source
+    if source.is_file():
+        unpack(source, unpacked)
+    direction = agreed_languages(languages, check_package(unpacked, str(source)), str(source))
+    try:
+        report = import_ctranslate2(
+            unpacked / "model", folder, direction, kind="argos", report_into=into, pieces_in=unpacked
+        )
+    except ModelError as error:
+        raise ModelError(str(error).replace(str(unpacked), str(source))) from error
+    if source.is_file():
+        shutil.rmtree(unpacked)
+    return report
+
+
+def _is_package(source: Path) -> bool:
+    if not zipfile.is_zipfile(source):
+        return False
+    try:
+        with zipfile.ZipFile(source) as archive:
+            return any(name.endswith("/model/model.bin") for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False

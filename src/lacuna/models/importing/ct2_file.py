@@ -1,0 +1,110 @@
+"""Reading CTranslate2's ``model.bin``: named arrays, some of them quantized, and aliases between them.
+
+Knows the bytes of the format (binary versions 4 to 6, all little-endian); nothing of what the arrays are for.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.errors import ModelError
+
+# In the order of the format's type numbers; numpy has no bfloat16, which is the upper half of a float32.
+_TYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
+_BFLOAT16 = np.dtype("<u2")
+_VERSIONS = range(4, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """The arrays of a model, mapped from the file.
+
+    :param spec: The architecture's name.
+    :param revision: The version of the architecture's names.
+    """
+
+    path: Path
+    spec: str
+    revision: int
+    variables: dict[str, NDArray[Any]]
+
+    def values(self, name: str) -> NDArray[np.float32]:
+        """Give an array as float32, with its scale undone where it is quantized."""
+        stored = self.variables[name]
+        if stored.dtype == _BFLOAT16:
+            return (stored.astype(np.uint32) << 16).view(np.float32)
+        numbers = stored.astype(np.float32)
+        scale = self.variables.get(f"{name}_scale")
+        if scale is None:
+            if stored.dtype.kind == "i" and stored.ndim:
+                raise ModelError(f"{self.path}: {name} is quantized but has no scale; it is damaged")
+            return numbers
+        # One scale for all (int16) or one for each row (int8).
+        if scale.ndim > 1 or (scale.ndim and (stored.ndim == 0 or len(scale) != len(stored))):
+            raise ModelError(f"{self.path}: {name} has a scale of another shape; it is damaged")
+        numbers /= scale.astype(np.float32).reshape(-1, *[1] * (stored.ndim - 1))
+        return numbers
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """Read the index of a ``model.bin``; the arrays stay on disk until they are used."""
+    try:
+        cursor = _Cursor(path, np.memmap(path, dtype=np.uint8, mode="r"))
+    except (OSError, ValueError) as error:  # numpy cannot map an empty file
+        raise ModelError(f"{path}: cannot be read ({error}); copy or download it again") from error
+    version = cursor.number("<I")
+    if version not in _VERSIONS:
+        raise ModelError(
+            f"{path}: is no model.bin of CTranslate2 that can be read (binary version {version}; "
+            f"supported are {_VERSIONS[0]} to {_VERSIONS[-1]})"
+        )
+    spec, revision = cursor.text(), cursor.number("<I")
+    variables: dict[str, NDArray[Any]] = {}
+    for _ in range(cursor.number("<I")):
+        name = cursor.text()
+        variables[name] = cursor.array(name)
+    for _ in range(cursor.number("<I")):
+        alias, original = cursor.text(), cursor.text()
+        if original not in variables:
+            raise ModelError(f"{path}: {alias} stands for {original}, which is not there; it is damaged")
+        for ending in ("", "_scale"):
+            if original + ending in variables:
+                variables[alias + ending] = variables[original + ending]
+    return ModelFile(path, spec, revision, variables)
+
+
+class _Cursor:
+    """Goes through a mapped file and never past its end."""
+
+    def __init__(self, path: Path, content: NDArray[np.uint8]) -> None:
+        self._path, self._content, self._at = path, content, 0
+
+    def _take(self, size: int) -> NDArray[np.uint8]:
+        if size > len(self._content) - self._at:
+            raise ModelError(f"{self._path}: ends in the middle of a model; copy or download it again")
+        self._at += size
+        return self._content[self._at - size : self._at]
+
+    def number(self, form: str) -> int:
+        return int(struct.unpack(form, self._take(struct.calcsize(form)).tobytes())[0])
+
+    def text(self) -> str:
+        raw = self._take(self.number("<H")).tobytes()
+        try:
+            return raw.removesuffix(b"\0").decode()
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{self._path}: has a name that is no text; it is damaged") from error
+
+    def array(self, name: str) -> NDArray[Any]:
+        shape = [self.number("<I") for _ in range(self.number("<B"))]
+        kind, size = self.number("<B"), self.number("<I")
+        if kind >= len(_TYPES) or size != math.prod(shape) * np.dtype(_TYPES[kind]).itemsize:
+            raise ModelError(f"{self._path}: {name} has type {kind}, shape {shape} and {size} bytes; it is damaged")
+        return self._take(size).view(_TYPES[kind]).reshape(shape)

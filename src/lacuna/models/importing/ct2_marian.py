@@ -1,0 +1,170 @@
+"""The arrays of a CTranslate2 model as config and weights of Marian in transformers.
+
+CTranslate2 fuses the projections of an attention and quantizes; both are undone here. Whatever the Marian
+architecture does not have is refused by name: a model that merely looks right would translate wrongly. Knows nothing
+of files.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import MarianConfig
+
+from lacuna.errors import ModelError
+from lacuna.models.importing.ct2_tokenizer import Vocabulary
+from lacuna.models.importing.ct2_variables import Variables
+
+_ACTIVATIONS = {0: "relu", 1: "gelu_new", 2: "swish", 3: "gelu", 4: "quick_gelu"}
+# A row that stands for no token of the model is never predicted.
+_NEVER = -1e4
+_POSITION_ERROR = 4e-3  # of a table in half precision
+
+
+def convert_to_marian(variables: Variables, vocabulary: Vocabulary) -> tuple[MarianConfig, dict[str, torch.Tensor]]:
+    """Give config and weights, with rows for the tokens that the vocabulary had to add."""
+    arrays: dict[str, NDArray[np.float32]] = {}
+    for side in ("encoder", "decoder"):
+        for number in range(variables.layers(side)):
+            arrays |= _layer(variables, side, number)
+    sizes = _sizes(variables, arrays)
+    embeddings = _embeddings(variables, vocabulary)
+    config = MarianConfig(
+        vocab_size=len(vocabulary.source),
+        decoder_vocab_size=len(vocabulary.target),
+        **sizes,
+        activation_function=_activation(variables),
+        scale_embedding=_scaled(variables, sizes["d_model"]),
+        max_position_embeddings=_positions(variables, sizes["d_model"]),
+        share_encoder_decoder_embeddings="model.shared.weight" in embeddings,
+        tie_word_embeddings="lm_head.weight" not in embeddings,
+        pad_token_id=vocabulary.pad_id,
+        eos_token_id=vocabulary.end_id,
+        forced_eos_token_id=vocabulary.end_id,
+        decoder_start_token_id=vocabulary.start,
+    )
+    return config, {name: torch.from_numpy(array) for name, array in (arrays | embeddings).items()}
+
+
+def _embeddings(variables: Variables, vocabulary: Vocabulary) -> dict[str, NDArray[np.float32]]:
+    """Give the embeddings, each stored once, and the output bias, grown to the whole vocabulary."""
+    first = "encoder/embeddings_0/weight"
+    source = variables.take(first if variables.has(first) else "encoder/embeddings/weight")
+    target, output = (variables.take(f"decoder/{what}/weight") for what in ("embeddings", "projection"))
+    bias = variables.take("decoder/projection/bias") if variables.has("decoder/projection/bias") else None
+    counts = (vocabulary.rows[0], vocabulary.rows[1], vocabulary.rows[1])
+    for what, rows, matrix in zip(("source", "target", "output"), counts, (source, target, output), strict=True):
+        if matrix.ndim != 2 or len(matrix) != rows:
+            raise ModelError(f"{variables.name}: has {len(matrix)} {what} embeddings for {rows} tokens")
+    named = {"final_logits_bias": _bias(bias, vocabulary)[None]}
+    tied = np.array_equal(target, output)
+    if tied and np.array_equal(source, target):
+        return named | {"model.shared.weight": _grown(source, len(vocabulary.target))}
+    named["model.encoder.embed_tokens.weight"] = _grown(source, len(vocabulary.source))
+    named["model.decoder.embed_tokens.weight"] = _grown(target, len(vocabulary.target))
+    return named if tied else named | {"lm_head.weight": _grown(output, len(vocabulary.target))}
+
+
+def _layer(variables: Variables, side: str, number: int) -> dict[str, NDArray[np.float32]]:
+    """Give the weights of a layer under Marian's names."""
+    here, there = f"{side}/layer_{number}", f"model.{side}.layers.{number}"
+    parts = {
+        "self_attention/linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "self_attention/linear_1": ("self_attn.out_proj",),
+        "ffn/linear_0": ("fc1",),
+        "ffn/linear_1": ("fc2",),
+    }
+    norms = {"self_attention": "self_attn_layer_norm", "ffn": "final_layer_norm"}
+    if side == "decoder":
+        parts["attention/linear_0"] = ("encoder_attn.q_proj",)
+        parts["attention/linear_1"] = ("encoder_attn.k_proj", "encoder_attn.v_proj")
+        parts["attention/linear_2"] = ("encoder_attn.out_proj",)
+        norms["attention"] = "encoder_attn_layer_norm"
+    tensors = {}
+    for own, theirs in parts.items():
+        weight = variables.take(f"{here}/{own}/weight")
+        has_bias = variables.has(f"{here}/{own}/bias")
+        bias = variables.take(f"{here}/{own}/bias") if has_bias else np.zeros(len(weight), np.float32)
+        for what, array in (("weight", weight), ("bias", bias)):
+            if len(array) % len(theirs):
+                raise ModelError(f"{variables.name}: {here}/{own} has {len(array)} rows for {len(theirs)} projections")
+            for name, piece in zip(theirs, np.split(array, len(theirs)), strict=True):
+                tensors[f"{there}.{name}.{what}"] = piece
+    for own, theirs_norm in norms.items():
+        for ours, what in (("gamma", "weight"), ("beta", "bias")):
+            tensors[f"{there}.{theirs_norm}.{what}"] = variables.take(f"{here}/{own}/layer_norm/{ours}")
+    return tensors
+
+
+def _sizes(variables: Variables, arrays: dict[str, NDArray[np.float32]]) -> dict[str, Any]:
+    sizes: dict[str, Any] = {}
+    for side in ("encoder", "decoder"):
+        inner = [array.shape for name, array in arrays.items() if name.startswith(f"model.{side}") and "fc1.w" in name]
+        if not inner or len(inner[0]) != 2:
+            raise ModelError(f"{variables.name}: has no {side} layers; it is no translation model")
+        sizes[f"{side}_layers"], (sizes[f"{side}_ffn_dim"], sizes["d_model"]) = len(inner), inner[0]
+        sizes[f"{side}_attention_heads"] = int(variables.setting(side, "num_heads"))
+    return sizes
+
+
+def _activation(variables: Variables) -> str:
+    numbers = {int(variables.setting(side, "activation", 0.0)) for side in ("encoder", "decoder")}
+    if len(numbers) != 1 or not numbers <= _ACTIVATIONS.keys():
+        raise ModelError(f"{variables.name}: has activations {sorted(numbers)}; Marian has one of {_ACTIVATIONS}")
+    return _ACTIVATIONS[numbers.pop()]
+
+
+def _scaled(variables: Variables, width: int) -> bool:
+    """Tell whether embeddings are scaled; the file has a yes or no, or the factor itself."""
+    answers = set()
+    for side in ("encoder", "decoder"):
+        name = f"{side}/scale_embeddings"
+        factor = variables.setting(side, "scale_embeddings", math.sqrt(width))
+        is_flag = variables.has(name) and variables.is_flag(name)
+        value = (math.sqrt(width) if factor else 1.0) if is_flag else factor
+        scaled = math.isclose(value, math.sqrt(width), rel_tol=1e-3)
+        if not scaled and value != 1.0:
+            raise ModelError(f"{variables.name}: multiplies embeddings by {value:g}; Marian by 1 or {width}**0.5")
+        answers.add(scaled)
+    if len(answers) != 1:
+        raise ModelError(f"{variables.name}: scales the embeddings of one side only, which Marian cannot express")
+    return answers.pop()
+
+
+def _positions(variables: Variables, width: int) -> int:
+    """Check that the positions are the sinusoids that Marian computes, and count them."""
+    counts = []
+    for side in ("encoder", "decoder"):
+        name = f"{side}/position_encodings/encodings"
+        if not variables.has(name):
+            raise ModelError(
+                f"{variables.name}: has no {name}, so its positions are not Marian's; it cannot be imported"
+            )
+        table = variables.take(name)
+        angles = np.arange(len(table))[:, None] / np.power(10000, 2 * np.arange((width + 1) // 2) / width)
+        expected = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :width]
+        if table.shape != expected.shape or np.abs(table - expected).max(initial=0) > _POSITION_ERROR:
+            raise ModelError(
+                f"{variables.name}: its {side} positions are learned or of another formula than Marian's sinusoids; "
+                "it cannot be imported"
+            )
+        counts.append(len(table))
+    return min(counts)
+
+
+def _grown(matrix: NDArray[np.float32], rows: int) -> NDArray[np.float32]:
+    return np.concatenate([matrix, np.zeros((rows - len(matrix), matrix.shape[1]), np.float32)])
+
+
+def _bias(bias: NDArray[np.float32] | None, vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """Fill up the output bias; the added token has 0, as in the OPUS-MT models of transformers."""
+    grown = np.full(len(vocabulary.target), _NEVER, np.float32)
+    rows = vocabulary.rows[1]
+    grown[:rows] = 0.0 if bias is None else bias
+    if vocabulary.pad_id >= rows:
+        grown[vocabulary.pad_id] = 0.0
+    return grown

@@ -1,0 +1,164 @@
+"""An experiment as a file: YAML, read strictly, with every default written once. Knows nothing of how it is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from lacuna.analysis.paper import paper_of
+from lacuna.errors import LacunaError, SettingError
+from lacuna.records import Languages
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+PRUNERS = ("random", "cluster", "merge", "known", "plac")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CorpusPart(_Part):
+    """Where the sentences come from: files below the data folder, or a domain that ``lacuna fetch`` knows.
+
+    :param train: With or without the suffix, as in ``koran/train``.
+    :param clean: Drop training pairs of no use, as ``lacuna build`` does.
+    """
+
+    fetch: str | None = None
+    train: str | None = None
+    dev: str | None = None
+    test: str | None = None
+    clean: bool = True
+
+    @model_validator(mode="after")
+    def _one_way(self) -> CorpusPart:
+        files = (self.train, self.dev, self.test)
+        if (self.fetch is None and None in files) or (self.fetch is not None and any(files)):
+            raise ValueError("give train, dev and test, or fetch")
+        return self
+
+
+class Limits(_Part):
+    """How much of everything; without a number, all of it.
+
+    :param train: Training pairs that go into the memory, drawn at random.
+    :param dev: Dev pairs that combiners are fitted to.
+    :param test: Test pairs.
+    :param curve: Dev pairs that are translated for the curve over pruning ratios.
+    :param accuracy: Dev tokens whose margin is measured.
+    """
+
+    train: Count | None = None
+    dev: Count | None = None
+    test: Count | None = None
+    curve: Count = 500
+    accuracy: Count = 20_000
+
+
+class MarginPart(_Part):
+    """How margins are measured; see ``lacuna margin``."""
+
+    max_margin: Count = 2048
+    approximate: bool = False
+
+
+class PruningPart(_Part):
+    """What is dropped.
+
+    :param min_margin: PLAC's, in the main table.
+    :param ratio: Of the main table, for every method; less where PLAC cannot drop so much.
+    :param min_margins: PLAC's, on the curve.
+    :param ratios: On the curve, and of reverse pruning.
+    """
+
+    min_margin: Count = 4
+    ratio: Share = 0.25
+    min_margins: tuple[Count, ...] = (4, 8, 16, 32)
+    ratios: tuple[Share, ...] = (0.1, 0.2, 0.3, 0.4)
+
+
+class AdaptivePart(_Part):
+    """Adaptive kNN-MT; without a temperature, a few are tried on dev."""
+
+    k: Count = 8
+    temperature: Annotated[float, Field(gt=0)] | None = None
+    ks: tuple[Count, ...] = (4, 8, 16, 32)
+
+
+class FinetunePart(_Part):
+    """Fine-tuning; see ``lacuna finetune``.
+
+    :param methods: ``full`` trains all weights, ``lora`` adapters.
+    :param hours: The most that each may take.
+    """
+
+    methods: tuple[Literal["full", "lora"], ...] = ("full",)
+    hours: Annotated[float, Field(gt=0)] | None = None
+
+
+class ExperimentFile(_Part):
+    """Everything that decides an experiment.
+
+    :param title: What the report is called.
+    :param note: A sentence about the data, for the report.
+    :param paper: The domain of the paper whose figures stand beside ours.
+    :param model: A folder or a hub name; without it, the bundled one.
+    :param index: Kind of index, of the whole memory and of pruned ones.
+    :param comet: COMET model, as ``wmt20-comet-da``; without it, no COMET.
+    :param seeds: Of pruning and fitting; the first is the main table's.
+    """
+
+    title: str
+    note: str = ""
+    paper: str | None = None
+    languages: str
+    model: str | None = None
+    corpus: CorpusPart
+    limits: Limits = Limits()
+    index: str = "auto"
+    margin: MarginPart = MarginPart()
+    pruning: PruningPart = PruningPart()
+    adaptive: AdaptivePart = AdaptivePart()
+    finetune: FinetunePart = FinetunePart()
+    comet: str | None = None
+    beam: Count = 5
+    length_penalty: float = 1.0
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (1, 2, 3)
+
+    @model_validator(mode="after")
+    def _known_names(self) -> ExperimentFile:
+        try:
+            Languages.parse(self.languages)
+            paper_of(self.paper)
+        except LacunaError as error:
+            raise ValueError(str(error)) from error
+        if not self.seeds:
+            raise ValueError("seeds: give at least one")
+        return self
+
+
+def read_experiment(path: str | Path) -> ExperimentFile:
+    """Read an experiment.
+
+    :raises SettingError: The file is not YAML, or has a setting that is missing, unknown or of another kind.
+    """
+    try:
+        content: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(f"{path}: cannot be read ({error.strerror}); name an experiment file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path}: not YAML ({' '.join(str(error).split())}); mend that line") from error
+    if not isinstance(content, dict):
+        raise SettingError(f"{path}: got {type(content).__name__}; an experiment is a mapping of settings")
+    try:
+        return ExperimentFile.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        message = first["msg"].removeprefix("Value error, ")
+        got = "" if first["type"] in ("missing", "extra_forbidden", "value_error") else f" (got {first['input']!r})"
+        raise SettingError(f"{path}: {place + ': ' if place else ''}{message}{got}; see docs/reproduce.md") from error

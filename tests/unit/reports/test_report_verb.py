@@ -1,0 +1,101 @@
+"""``lacuna report``: the files it leaves, and what it refuses."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bad_input import run_refused, snapshot
+from lacuna.cli.main import main
+from unit.reports.experiments import ACCURACY, STATISTICS, record, write_experiment
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr("sys.argv", ["lacuna", "report", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+
+
+def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_experiment(tmp_path / "koran", STATISTICS, ACCURACY)
+    run(monkeypatch, str(folder))
+    assert capsys.readouterr().out == f"{folder}/report.html: written, with 2 files of figures\n"
+    new = {str(path.relative_to(folder)) for path in folder.rglob("*") if "tables" not in path.parts}
+    assert new == {"experiment.json", "report.html", "figures", "figures/accuracy.svg", "figures/accuracy.png"}
+
+
+def test_json_and_same_bytes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [write_experiment(tmp_path / name, STATISTICS, ACCURACY) for name in ("one", "other")]
+    written = []
+    for folder in folders:
+        run(monkeypatch, str(folder), "--json")
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["report"] == str(folder / "report.html")
+        assert shown["figures"] == [str(folder / "figures" / f"accuracy.{suffix}") for suffix in ("svg", "png")]
+        written.append({path.relative_to(folder): state[2] for path, state in snapshot(folder).items()})
+    assert written[0] == written[1]
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    return record("accuracy") | changes
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "experiment.json: not JSON"),
+        ("[]", "experiment.json: content: got list"),
+        (broken(format=2, new="field"), "has format 2, this version of Lacuna knows format 1"),
+        (broken(kind="store"), "experiment.json: of kind 'store', not 'experiment'"),
+        (broken(surprise=1), "experiment.json: surprise: Extra inputs are not permitted"),
+        (broken(seconds=-1), "experiment.json: seconds: Input should be greater than or equal to 0"),
+        (broken(tables=["accuracy", "main"]), "main.json: not there, but experiment.json names this table"),
+        (broken(tables=["../accuracy"]), "tables.0: String should match pattern"),
+        (broken(tables=["accuracy", "accuracy"]), "tables: a name comes twice"),
+        (broken(tables=["alias"]), "alias.json: holds a table named 'accuracy'"),
+    ],
+)
+def test_bad_experiments(
+    content: str | dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    write_experiment(tmp_path, ACCURACY)
+    (tmp_path / "tables" / "alias.json").write_bytes((tmp_path / "tables" / "accuracy.json").read_bytes())
+    text = content if isinstance(content, str) else json.dumps(content)
+    (tmp_path / "experiment.json").write_text(text, encoding="utf-8")
+    assert message in run_refused(["report", str(tmp_path)], tmp_path, monkeypatch, capfd).line
+
+
+def test_other_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    for name in ("nowhere", "file", "."):
+        line = run_refused(["report", name], tmp_path, monkeypatch, capfd).line
+        assert "no experiment, experiment.json is not there; name a folder that lacuna reproduce made" in line
+
+
+def test_a_plot_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write_experiment(tmp_path, STATISTICS, ACCURACY) / "tables" / "accuracy.json"
+    table = json.loads(path.read_text(encoding="utf-8"))
+    assert table["plot"]["y"] == ["Accuracy"]
+    table["plot"]["y"] = ["Margin"]
+    path.write_text(json.dumps(table), encoding="utf-8")
+    line = run_refused(["report", str(tmp_path)], tmp_path, monkeypatch, capfd).line
+    assert "table accuracy: its plot draws '0: 0'; allowed are numbers" in line
+
+
+def test_examples_of_the_docs_run() -> None:
+    page = Path(__file__).parents[3] / "docs" / "report.md"
+    result = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert (result.attempted, result.failed) == (2, 0)
