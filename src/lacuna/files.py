@@ -44,6 +44,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
     :param folder: Absent or empty; see :func:`check_unused`.
     """
+    folder = folder.resolve()  # "." has no name of its own
     temporary = folder.with_name(f".{folder.name}.new.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed
     temporary.mkdir(parents=True)

@@ -111,7 +111,7 @@ class Table:
     def to_csv(self) -> str:
         """Write names and raw values as CSV."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text)  # lines end as RFC 4180 says; so a lone "\r" in a cell is quoted too
         writer.writerow([column.name for column in self.columns])
         writer.writerows(self.rows)
         return text.getvalue()
