@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from lacuna.analysis.comparing import Compared, Experiment
 from lacuna.cli.render import BarProgress
-from lacuna.corpora import read_corpus
+from lacuna.corpora import draw_pairs, read_corpus
 from lacuna.files import write_json
 from lacuna.index.faiss import use_threads
 from lacuna.models import load_model
@@ -48,9 +47,7 @@ def experiment_of(args: argparse.Namespace) -> Experiment:
 
 def draw(corpus: str, languages: Languages, count: int, seed: int) -> list[SentencePair]:
     """Draw some pairs of a corpus, in its order."""
-    pairs = list(read_corpus(corpus, languages=languages))
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(pairs))[:count])
-    return [pairs[number] for number in chosen]
+    return draw_pairs(list(read_corpus(corpus, languages=languages)), count, seed)
 
 
 def show(lines: list[Compared], into: Path) -> None:

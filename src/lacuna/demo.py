@@ -16,7 +16,7 @@ import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
 from lacuna.combiners import SavedCombiner, Vanilla, load_combiner
-from lacuna.corpora import read_corpus
+from lacuna.corpora import draw_pairs, read_corpus
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.evaluation import SystemScore, evaluate_systems
@@ -187,9 +187,7 @@ def _file_name(system: str) -> str:
 
 
 def _draw(path: Path, languages: Languages, wanted: int, seed: int) -> list[SentencePair]:
-    pairs = list(read_corpus(path, languages=languages))
-    chosen = np.random.default_rng(seed).permutation(len(pairs))[:wanted]
-    return [pairs[number] for number in sorted(chosen)]
+    return draw_pairs(list(read_corpus(path, languages=languages)), wanted, seed)
 
 
 def _most_telling(references: Sequence[str], without: Sequence[str], with_memory: Sequence[str]) -> int:

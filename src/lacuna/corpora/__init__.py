@@ -1,6 +1,7 @@
 """Parallel text: reading it, cleaning it, splitting it, writing it, fetching it by name."""
 
 from lacuna.corpora.cleaning import Cleaning, CleaningReport, clean
+from lacuna.corpora.drawing import draw_pairs
 from lacuna.corpora.reading import BILINGUAL_SUFFIXES, read_corpus
 from lacuna.corpora.splitting import Split, split_corpus
 from lacuna.corpora.writing import write_tsv
@@ -11,6 +12,7 @@ __all__ = [
     "CleaningReport",
     "Split",
     "clean",
+    "draw_pairs",
     "read_corpus",
     "split_corpus",
     "write_tsv",

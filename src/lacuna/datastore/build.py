@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
 from lacuna.datastore.columns import write_mean, write_shard
+from lacuna.datastore.describing import KeyMaker, describe_model
 from lacuna.datastore.manifest import (
     UNFINISHED,
     BuildSettings,
     CorpusRecord,
     Manifest,
-    ModelRecord,
     Unfinished,
     write_record,
 )
@@ -31,7 +31,7 @@ from lacuna.datastore.store import Store, open_store
 from lacuna.datastore.windows import Encoder, Meter, Window, cut_windows, make_batches
 from lacuna.errors import LacunaWarning, SettingError, StoreError
 from lacuna.progress import SILENT, Progress
-from lacuna.records import Languages, SentencePair
+from lacuna.records import SentencePair
 from lacuna.version import __version__
 
 _DEFAULTS = BuildSettings()
@@ -53,26 +53,8 @@ class ForcedRows(Protocol):
     def entropy(self) -> ArrayLike: ...  # noqa: D102
 
 
-class ForcedDecoder(Encoder, Protocol):
+class ForcedDecoder(Encoder, KeyMaker, Protocol):
     """A model, as far as a store needs one: :class:`lacuna.models.Model` is such."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-
-    @property
-    def fingerprint(self) -> str: ...  # noqa: D102
-
-    @property
-    def languages(self) -> Languages | None: ...  # noqa: D102
-
-    @property
-    def dimension(self) -> int: ...  # noqa: D102
-
-    @property
-    def vocabulary_size(self) -> int: ...  # noqa: D102
-
-    @property
-    def eos_id(self) -> int: ...  # noqa: D102
 
     def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedRows:
         """Give rows over sentences, then positions."""
@@ -126,12 +108,11 @@ def _describe(model: ForcedDecoder, batch_tokens: int, shard_rows: int) -> Unfin
     except ValidationError as error:
         got = f"batch_tokens {batch_tokens!r}, shard_rows {shard_rows!r}"
         raise SettingError(f"build: got {got}; each must be a whole number, 1 or more") from error
-    languages = None if model.languages is None else str(model.languages)
     return Unfinished(
         lacuna=__version__,
         dimension=model.dimension,
         vocabulary_size=model.vocabulary_size,
-        model=ModelRecord(name=model.name, fingerprint=model.fingerprint, languages=languages, eos_id=model.eos_id),
+        model=describe_model(model),
         settings=settings,
         corpus=Meter().record(),
     )

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import xxhash
 
-from lacuna.corpora import BILINGUAL_SUFFIXES, CleaningReport, clean, read_corpus
+from lacuna.corpora import BILINGUAL_SUFFIXES, CleaningReport, clean, draw_pairs, read_corpus
 from lacuna.corpora.base import COMPRESSIONS
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.errors import CorpusError
@@ -78,8 +77,7 @@ def draw(sentences: Sentences, most: int | None) -> Sentences:
     """Draw at most so many pairs, in their order; always the same ones."""
     if most is None or len(sentences) <= most:
         return sentences
-    chosen = np.sort(np.random.default_rng(_SEED).permutation(len(sentences))[:most])
-    return as_sentences([sentences.pairs[number] for number in chosen], sentences.found)
+    return as_sentences(draw_pairs(sentences.pairs, most, _SEED), sentences.found)
 
 
 def _read(path: Path, languages: Languages, most: int | None, *, cleaned: bool) -> Sentences:

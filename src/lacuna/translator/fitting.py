@@ -20,6 +20,7 @@ from lacuna.combiners import Adaptive, Kster, Vanilla, save_combiner
 from lacuna.combiners.fitting import fit_adaptive, fit_kster, perplexity
 from lacuna.combiners.saving import CombinerManifest, MemoryRecord, ModelRecord
 from lacuna.combiners.tuning import KS, TEMPERATURES, tune_vanilla
+from lacuna.corpora import draw_pairs
 from lacuna.errors import CombinerError, SettingError
 from lacuna.files import check_unused
 from lacuna.models import Model
@@ -161,8 +162,7 @@ class FitKster:
     ) -> Fitted:
         """Fit KSTER."""
         started = time.monotonic()
-        drawn = np.random.default_rng(seed).permutation(len(pairs))[:_STOPPING_PAIRS]
-        stopping = [pairs[number] for number in sorted(drawn)]
+        stopping = draw_pairs(pairs, _STOPPING_PAIRS, seed)
         dev = collect_dev(model, memories, stopping, self.k, keep_queries=True, progress=progress)
         entries = collect_entries(model, memories, self.k, most=self.entries, seed=seed, progress=progress)
         collected = time.monotonic()

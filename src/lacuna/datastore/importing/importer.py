@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from lacuna.datastore.columns import write_mean, write_shard
+from lacuna.datastore.describing import describe_model
 from lacuna.datastore.importing.cutting import Stretch, cut
 from lacuna.datastore.importing.evidence import FFN_IN, OUT, Evidence
 from lacuna.datastore.importing.formats import KNOWN, PREDICTIONS, WEIGHTS, Source, open_source
 from lacuna.datastore.importing.reader import KeyReader
-from lacuna.datastore.manifest import BuildSettings, Manifest, ModelRecord, Parent, ShardRecord
+from lacuna.datastore.manifest import BuildSettings, Manifest, Parent, ShardRecord
 from lacuna.datastore.resuming import finish, writing
 from lacuna.datastore.sentences import pair_to_line
 from lacuna.datastore.windows import Meter
@@ -248,7 +249,6 @@ class _Import:
     def manifest(self, folder: Path, shards: list[ShardRecord], shard_rows: int, ghosts: int) -> Manifest:
         """Say what is in the new store, and where it came from."""
         source, model = self.source, self.model
-        languages = None if model.languages is None else str(model.languages)
         settings: dict[str, JsonValue] = {"format": source.format, "key": self.evidence.kind, "ghosts": ghosts}
         return Manifest(
             lacuna=__version__,
@@ -257,7 +257,7 @@ class _Import:
             skipped=0,
             dimension=model.dimension,
             vocabulary_size=model.vocabulary_size,
-            model=ModelRecord(name=model.name, fingerprint=model.fingerprint, languages=languages, eos_id=model.eos_id),
+            model=describe_model(model),
             corpus=self.meter.record().model_copy(update={"files": source.files}),
             settings=BuildSettings(shard_rows=shard_rows),
             mean=write_mean(folder, shards, model.dimension),

@@ -8,29 +8,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.records import Languages
+from lacuna.datastore.describing import KeyMaker
 
 
-class KeyReader(Protocol):
+class KeyReader(KeyMaker, Protocol):
     """A model, as far as keys are read with it: :class:`lacuna.models.Model` is such."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-
-    @property
-    def fingerprint(self) -> str: ...  # noqa: D102
-
-    @property
-    def languages(self) -> Languages | None: ...  # noqa: D102
-
-    @property
-    def dimension(self) -> int: ...  # noqa: D102
-
-    @property
-    def vocabulary_size(self) -> int: ...  # noqa: D102
-
-    @property
-    def eos_id(self) -> int: ...  # noqa: D102
 
     @property
     def max_length(self) -> int: ...  # noqa: D102
