@@ -9,9 +9,11 @@ import typer
 
 from lacuna.cli.options import Json
 from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.errors import SettingError
 
 if TYPE_CHECKING:
     from lacuna.index import IndexReport, RecallReport
+    from lacuna.index.trying import Trial
 
 
 def index(
@@ -25,6 +27,10 @@ def index(
     rerank: Annotated[
         int | None, typer.Option(help="Candidates per neighbor that get their true distance; 0 for none.")
     ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Try several kinds and settings on this store and take the quickest.")
+    ] = False,
+    least_recall: Annotated[float, typer.Option(help="Share of true neighbors that --tune insists on.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of the training sample and of the drawn queries.")] = 1,
     threads: Annotated[int | None, typer.Option(help="CPU threads of faiss; default: all cores.")] = None,
     json: Json = False,
@@ -37,19 +43,54 @@ def index(
     from lacuna.index import build_index, measure_recall, open_index
     from lacuna.index.faiss import use_threads
     from lacuna.index.recall import check_recall
+    from lacuna.index.trying import best_trial, try_indexes
 
     if threads is not None:
         use_threads(threads)
     opened, progress = open_store(store), BarProgress()
     if recall:
         check_recall(opened, k, sample=sample, seed=seed)
+    trials: list[Trial] = []
+    if tune:
+        _check_nothing_given(kind, probes, ef, rerank)
+        trials = try_indexes(opened, max(k), sample=sample, seed=seed, progress=progress)
+        best = best_trial(trials, least_recall)
+        kind, probes, ef = best.kind, best.probes, best.ef
+        rerank = best.rerank or None
     report = build_index(opened, kind, seed=seed, probes=probes, ef=ef, rerank=rerank, progress=progress)
     measured = None
     if recall:
         measured = measure_recall(opened, open_index(opened), k, sample=sample, seed=seed, progress=progress)
     if json:
-        return print_json({**report.as_json(), "recall": measured.as_json() if measured else None})
+        tried = [trial.as_json() for trial in trials]
+        return print_json({**report.as_json(), "recall": measured.as_json() if measured else None, "tried": tried})
+    if trials:
+        _print_trials(trials, max(k))
     _print_report(report, measured)
+
+
+def _check_nothing_given(kind: str, *settings: int | None) -> None:
+    if kind != "auto" or any(setting is not None for setting in settings):
+        raise SettingError("--tune chooses kind, probes, ef and rerank itself; leave them out, or leave --tune out")
+
+
+def _print_trials(trials: list[Trial], k: int) -> None:
+    ordered = sorted(trials, key=lambda trial: -trial.queries_per_second)
+    rows = [
+        (
+            trial.kind,
+            " ".join(f"{name} {value}" for name, value in _settings(trial) if value),
+            f"{trial.build_seconds:.1f}",
+            f"{trial.recall:.4f}",
+            f"{trial.queries_per_second:,.0f}",
+        )
+        for trial in ordered
+    ]
+    print_table("Tried", ["kind", "settings", "build s", f"recall at {k}", "queries/s"], rows)
+
+
+def _settings(trial: Trial) -> tuple[tuple[str, int | None], ...]:
+    return (("probes", trial.probes), ("ef", trial.ef), ("rerank", trial.rerank))
 
 
 def _print_report(report: IndexReport, measured: RecallReport | None) -> None:

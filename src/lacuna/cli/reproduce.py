@@ -37,7 +37,7 @@ def reproduce(
     outcome = run(experiment, into, data=data, device=device, progress=progress, announce=_say)
     if json:
         return print_json(outcome.as_json())
-    rows = [(_verdict(finding.holds), finding.claim, finding.figures) for finding in outcome.findings]
+    rows = [(finding.verdict, finding.claim, finding.figures) for finding in outcome.findings]
     print_table(f"{experiment.title}: the paper's claims", ["", "claim", "figures"], rows)
     done = f"{len(outcome.made)} of {len(outcome.steps)} steps done now, {outcome.seconds:,.0f} s in all"
     typer.echo(f"{len(outcome.tables)} tables in {into / 'tables'}; {done}. Next: lacuna report {into}")
@@ -45,7 +45,3 @@ def reproduce(
 
 def _say(step: str) -> None:
     typer.echo(f"step: {step}", err=True)
-
-
-def _verdict(holds: bool | None) -> str:
-    return {True: "holds", False: "does not hold", None: "not measured"}[holds]

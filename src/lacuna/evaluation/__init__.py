@@ -4,7 +4,7 @@ from lacuna.evaluation.comet import CometScorer, SegmentScorer, SegmentScores
 from lacuna.evaluation.files import evaluate_files
 from lacuna.evaluation.scores import Score, SystemScore
 from lacuna.evaluation.significance import bleu_of_sums, decline_p, resample_means, resample_sums, two_sided_p
-from lacuna.evaluation.systems import evaluate_systems
+from lacuna.evaluation.systems import evaluate_systems, share_at_least
 
 __all__ = [
     "CometScorer",
@@ -18,5 +18,6 @@ __all__ = [
     "evaluate_systems",
     "resample_means",
     "resample_sums",
+    "share_at_least",
     "two_sided_p",
 ]

@@ -116,6 +116,32 @@ def compare(
     return compared
 
 
+def share_at_least(
+    references: Sequence[str],
+    systems: Mapping[str, Sequence[Sequence[str]]],
+    *,
+    target_language: str | None = None,
+    samples: int = SAMPLES,
+    seed: int = SEED,
+) -> dict[str, dict[str, float]]:
+    """Compare systems that were run several times: give the share of drawn test sets on which one is as good as another.
+
+    The statistics of a segment are added up over the runs before segments are drawn, so repeating a run makes no
+    difference look surer than it is.
+
+    :param systems: By name, the translations of each run; all systems have equally many.
+    :return: ``[one][other]``: the share of samples in which ``one`` has at least the BLEU of ``other``.
+    """
+    check_draws(samples, seed)
+    language = _main_language(references, target_language)
+    statistics = [
+        np.sum([_bleu_statistics(references, lines, language) for lines in runs], axis=0) for runs in systems.values()
+    ]
+    sums = resample_sums(np.hstack(statistics), samples, seed)
+    sampled = dict(zip(systems, map(bleu_of_sums, np.split(sums, len(statistics), axis=1)), strict=True))
+    return {one: {other: decline_p(sampled[other], sampled[one]) for other in sampled} for one in sampled}
+
+
 def with_comet(
     scores: Sequence[SystemScore], found: SegmentScores, model: str, *, samples: int = SAMPLES, seed: int = SEED
 ) -> list[SystemScore]:

@@ -60,6 +60,10 @@ class FaissIndex:
             space.set_index_parameter(index, "nprobe", settings.probes)
         if settings.ef is not None:
             space.set_index_parameter(index, "efSearch", settings.ef)
+        # Some kinds rank anew by what they hold themselves, others by the keys on disk.
+        self._rerank = 0 if kind.refines else settings.rerank
+        if kind.refines:
+            index.k_factor = settings.rerank
 
     @property
     def kind(self) -> str:
@@ -76,10 +80,10 @@ class FaissIndex:
         queries = check_queries(queries, k, self._keys.dimension)
         if not len(queries) or not self.size:
             return empty_neighborhood(len(queries), k)
-        candidates = min(self.size, k * max(1, self.settings.rerank))
+        candidates = min(self.size, k * max(1, self._rerank))
         with _matrix_products(queries.shape[1]), _own_errors(f"searching {self.kind}"):
             distances, ids = self._index.search(queries - self._mean, candidates)
-        if self.settings.rerank:
+        if self._rerank:
             distances = true_distances(self._keys, queries, ids)
         else:
             # Expanded squares and half-precision tables can come out below zero.

@@ -15,14 +15,15 @@ from lacuna.errors import IndexingError
 AUTO = "auto"
 EXACT = "exact"
 FORMS = (
-    'auto, exact, or a faiss factory string such as "HNSW32_SQfp16", "IVF4096,PQ64", "IVF1024,PQ64x4fs", '
-    '"IVF256,Flat" or "Flat"'
+    'auto, exact, or a faiss factory string such as "IVF1024,PQ128x4fs,Refine(SQfp16)", "HNSW32_SQfp16", '
+    '"IVF4096,PQ64", "IVF256,Flat" or "Flat"'
 )
 
-EXACT_BELOW = 100_000
-GRAPH_UP_TO = 5_000_000
-# Links of HNSW32: 64 on the ground floor, some more above, 4 bytes each, and the offsets.
-_GRAPH_BYTES = 64 * 4 + 24
+# Numbers in all keys together: 20,000 keys of 256.
+EXACT_BELOW = 20_000 * 256
+_PROBES = 32
+# Of an entry in a list: its row number.
+_ID_BYTES = 8
 
 # Above these, faiss takes minutes or all memory before it fails; no store is served by them.
 _MOST_LINKS = 512
@@ -31,6 +32,7 @@ _PAPER = re.compile(r"IVF[0-9]+k?,PQ[0-9]+(x8)?(np)?")
 _LISTS = re.compile(r"(?:^|,)IVF([0-9]+)(k?)")
 _GRAPH = re.compile(r"(?:^|,)HNSW([0-9]+)")
 _BITS = re.compile(r"PQ[0-9]+x([0-9]+)")
+_REFINED = re.compile(r"Refine\(|RFlat")
 _REDUCED = re.compile(r"PCA|OPQ|ITQ|Pad|RR\d|SQfp16|SQ|PQ|RaBitQ|LSH|RQ|AQ|LSQ|ZnLattice|Panorama")
 _BARRED = {
     "IDMap": "ids are the row numbers of the store already",
@@ -63,6 +65,11 @@ class Kind:
         return _PAPER.fullmatch(self.name) is not None
 
     @property
+    def refines(self) -> bool:
+        """Whether the index holds a second, better form of the keys, by which it ranks candidates anew itself."""
+        return _REFINED.search(self.name) is not None
+
+    @property
     def training_rows(self) -> int:
         """Keys to draw for training, where there are that many.
 
@@ -77,8 +84,10 @@ class Kind:
 
         Half-precision codes of centered keys round each distance by less than a thousandth: nothing to mend.
         """
-        if self.is_exact or self.is_paper or "Refine" in self.name or "RFlat" in self.name:
+        if self.is_exact or self.is_paper:
             return 0
+        if self.refines:
+            return 6
         reduced = set(_REDUCED.findall(self.name)) - {"SQfp16"}
         if not reduced:
             return 0
@@ -116,20 +125,20 @@ def choose_kind(asked: str, rows: int, dimension: int, memory: int | None = None
         return Choice(Kind(EXACT), "asked for")
     if asked.lower() != AUTO:
         return Choice(_read_factory(asked), "asked for")
-    if rows < EXACT_BELOW:
-        return Choice(Kind(EXACT), f"{rows:,} entries, fewer than {EXACT_BELOW:,}: exact search is quick enough")
+    if rows * dimension < EXACT_BELOW:
+        return Choice(Kind(EXACT), f"{rows:,} entries: exact search is quick enough")
     memory = _physical_memory() if memory is None else memory
-    graph_bytes = rows * (2 * dimension + _GRAPH_BYTES)
-    if rows <= GRAPH_UP_TO and graph_bytes <= memory / 2:
-        why = f"{rows:,} entries: a graph of half-precision keys fits into memory ({graph_bytes / 2**20:,.0f} MiB)"
-        return Choice(Kind("HNSW32_SQfp16", graph=True), why)
-    lists = round(4 * math.sqrt(rows))
-    codes = next(dimension // width for width in (4, 2, 1) if dimension % width == 0)
-    reason = f"more than {GRAPH_UP_TO:,}" if rows > GRAPH_UP_TO else "a graph would take over half of the memory"
-    return Choice(
-        Kind(f"IVF{lists},PQ{codes}x4fs", lists=lists),
-        f"{rows:,} entries, {reason}: short codes in lists, re-ranked with the keys on disk",
-    )
+    lists = round(2 * math.sqrt(rows))
+    codes = next(dimension // width for width in (2, 1) if dimension % width == 0)
+    name = f"IVF{lists},PQ{codes}x4fs"
+    needed = rows * (2 * dimension + codes // 2 + _ID_BYTES)
+    if needed <= memory / 2:
+        why = (
+            f"{rows:,} entries: short codes, and half-precision keys to rank by, in memory ({needed / 2**20:,.0f} MiB)"
+        )
+        return Choice(Kind(f"{name},Refine(SQfp16)", lists=lists), why)
+    why = f"{rows:,} entries, whose keys would take over half of the memory: short codes, ranked by the keys on disk"
+    return Choice(Kind(name, lists=lists), why)
 
 
 def search_settings(
@@ -144,10 +153,12 @@ def search_settings(
         raise IndexingError(f"probes: got {probes}, {kind.name} has {kind.lists:,} lists; allowed: 1 to {kind.lists:,}")
     if ef is not None and ef < 1:
         raise IndexingError(f"ef: got {ef}; allowed: 1 or more")
+    if rerank == 0 and kind.refines:
+        raise IndexingError(f"rerank: got 0, but {kind.name} is made to rank anew; allowed: 1 or more")
     if rerank is not None and (rerank < 0 or (rerank and kind.is_exact)):
         raise IndexingError(f"rerank: got {rerank}; allowed: 0 or more, and 0 for exact, whose distances are true")
     return SearchSettings(
-        probes=probes or (min(32 if kind.is_paper else 64, kind.lists) if kind.lists else None),
+        probes=probes or (min(_PROBES, kind.lists) if kind.lists else None),
         ef=ef or (48 if kind.graph else None),
         rerank=kind.rerank if rerank is None else rerank,
     )

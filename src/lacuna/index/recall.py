@@ -80,7 +80,7 @@ def measure_recall(
     own = None
     if queries is None:
         check_recall(store, sizes, sample=sample, seed=seed)
-        own = _draw(store, sample, seed)
+        own = draw_own_keys(store, sample, seed)
         queries = store.keys.gather(own).astype(np.float32)
     else:
         _check(sizes, len(queries), store.keys.rows)
@@ -89,7 +89,7 @@ def measure_recall(
     found, seconds = _timed(index, queries, most)
     truth, exact_seconds = _timed(ExactIndex(store), queries, most)
     if own is not None:
-        found, truth = _without(found, own), _without(truth, own)
+        found, truth = leave_out(found, own), leave_out(truth, own)
     checked = true_distances(store.keys, queries, found.ids)
     progress.finish()
     return RecallReport(
@@ -97,7 +97,7 @@ def measure_recall(
         rows=index.size,
         queries=len(queries),
         seed=None if own is None else seed,
-        results=tuple(_compare(found, checked, truth, size) for size in sizes),
+        results=tuple(compare_with_truth(found, checked, truth, size) for size in sizes),
         queries_per_second=len(queries) / seconds,
         exact_queries_per_second=len(queries) / exact_seconds,
     )
@@ -115,7 +115,8 @@ def _sizes(k: int | Sequence[int]) -> list[int]:
     return sorted({k} if isinstance(k, int) else set(k))
 
 
-def _draw(store: KeyStore, sample: int, seed: int) -> NDArray[np.int64]:
+def draw_own_keys(store: KeyStore, sample: int, seed: int) -> NDArray[np.int64]:
+    """Draw rows of a store whose keys serve as queries."""
     rng = np.random.default_rng(seed)
     drawn = rng.choice(store.keys.rows, size=min(sample, store.keys.rows), replace=False)
     return np.sort(drawn).astype(np.int64)
@@ -137,7 +138,7 @@ def _timed(index: VectorIndex, queries: NDArray[np.float32], k: int) -> tuple[Ne
     return found, max(time.perf_counter() - started, 1e-9)
 
 
-def _without(found: Neighborhood, own: NDArray[np.int64]) -> Neighborhood:
+def leave_out(found: Neighborhood, own: NDArray[np.int64]) -> Neighborhood:
     """Drop each query's own entry; where it was not found, the farthest goes instead."""
     self_found = found.ids == own[:, None]
     distances = np.where(self_found, np.float32(np.inf), found.distances)
@@ -146,7 +147,11 @@ def _without(found: Neighborhood, own: NDArray[np.int64]) -> Neighborhood:
     return nearest(distances, ids, found.ids.shape[1] - 1)
 
 
-def _compare(found: Neighborhood, checked: NDArray[np.float32], truth: Neighborhood, k: int) -> RecallAtK:
+def compare_with_truth(found: Neighborhood, checked: NDArray[np.float32], truth: Neighborhood, k: int) -> RecallAtK:
+    """Count the true neighbors among those found.
+
+    :param checked: The true distances of what was found.
+    """
     hits = (found.ids[:, :k] >= 0) & (checked[:, :k] <= truth.distances[:, k - 1 : k])
     counts = hits.sum(axis=1)
     known = (checked[:, :k] > 0) & np.isfinite(checked[:, :k])

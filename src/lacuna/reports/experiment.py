@@ -24,12 +24,11 @@ _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class Finding(Record):
     """A claim and what became of it.
 
-    :param holds: ``None`` where it was not measured.
     :param figures: The numbers that decide.
     """
 
     claim: str
-    holds: bool | None
+    verdict: Literal["holds", "within noise", "does not hold", "not measured"]
     figures: str
 
 

@@ -20,7 +20,7 @@ from lacuna.reports.experiment import Experiment
 from lacuna.reports.words import MARKS, ShownCell, duration, flat, shown_rows
 
 _LARGE = 12  # rows; a larger table beside its figure can be folded
-_VERDICTS = {True: ("holds", "✓"), False: ("does not hold", "✗"), None: ("not measured", "–")}
+_SIGNS = {"holds": "✓", "does not hold": "✗", "within noise": "≈", "not measured": "–"}
 # What HTML cannot hold: control characters, and halves of surrogate pairs, which UTF-8 cannot hold either.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
@@ -64,7 +64,7 @@ def render_page(experiment: Experiment, figures: Mapping[str, str]) -> str:
     page = environment.get_template("page.html").render(
         record=record,
         sections=_sections(experiment, figures),
-        verdicts=_VERDICTS,
+        signs=_SIGNS,
         settings=list(flat(record.settings)) if record.settings else [],
         style=Markup(_source(environment, "style.css")),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file

@@ -17,7 +17,7 @@ from lacuna.combiners import load_combiner
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import IndexingError
-from lacuna.evaluation import evaluate_systems
+from lacuna.evaluation import evaluate_systems, share_at_least
 from lacuna.files import write_json
 from lacuna.index import build_index
 from lacuna.index.manifest import read_manifest
@@ -27,13 +27,14 @@ from lacuna.models.finetuning import FinetuneSettings, LoraSettings, finetune_mo
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
 from lacuna.records import Languages
-from lacuna.reproducing.schema import ExperimentFile
+from lacuna.reproducing.schema import ExperimentFile, FinetuneMethod
 from lacuna.reproducing.sources import Sentences
 from lacuna.reproducing.steps import Step, Workshop, described
 from lacuna.translator import Translator, open_memory
 from lacuna.translator.fitting import Fitter, fit_combiner
 
 Scores = dict[str, dict[str, Any]]
+Shares = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class Bench:
         self.experiment, self.model, self.sentences = experiment, model, sentences
         self._workshop, self._progress = workshop, progress
         self._tuned: dict[str, Path] = {}
+        # By system, then by source: a part of what was translated need not be translated again.
+        self._translated: dict[str, dict[str, str]] = {}
 
     def whole_memory(self) -> MemoryPlace:
         """Build the memory of all training pairs, with its index and its margins."""
@@ -129,11 +132,12 @@ class Bench:
         step = self._workshop.make(f"prune-{pruner.name}", settings, work)
         return MemoryPlace(step.folder / "store", step.key)
 
-    def finetune(self, method: str) -> Step:
+    def finetune(self, method: FinetuneMethod) -> Step:
         """Fine-tune the model on the training pairs; the step's folder has ``model`` and ``report.json``."""
         train, dev = self.sentences["train"], self.sentences["dev"]
         lora = LoraSettings() if method == "lora" else None
-        settings = FinetuneSettings(lora=lora, hours=self.experiment.finetune.hours)
+        asked = self.experiment.finetune
+        settings = FinetuneSettings(lora=lora, hours=asked.hours, learning_rate=asked.learning_rates.get(method))
         inputs = {"model": self.model.fingerprint, "train": train.key, "dev": dev.key, "settings": described(settings)}
 
         def work(folder: Path) -> None:
@@ -154,9 +158,11 @@ class Bench:
             "model": system.model or self.model.fingerprint,
             "memory": system.memory.key if system.memory else None,
             "combiner": combiner.key if combiner else None,
-            "sources": xxhash.xxh3_128("\0".join(sentences.sources).encode()).hexdigest(),
             "beam": described(beam),
         }
+        done = self._translated.setdefault(json.dumps(inputs, sort_keys=True), {})
+        if all(source in done for source in sentences.sources):
+            return [done[source] for source in sentences.sources]
 
         def work(folder: Path) -> None:
             model = self._open_model(system.model)
@@ -165,8 +171,10 @@ class Bench:
             results = translator.translate(sentences.sources, progress=self._progress)
             write_json(folder / "texts.json", [result.text for result in results])
 
-        step = self._workshop.make("translate", inputs, work)
+        sources = xxhash.xxh3_128("\0".join(sentences.sources).encode()).hexdigest()
+        step = self._workshop.make("translate", inputs | {"sources": sources}, work)
         texts: list[str] = json.loads((step.folder / "texts.json").read_text(encoding="utf-8"))
+        done.update(zip(sentences.sources, texts, strict=True))
         return texts
 
     def _fit(self, system: System) -> Step | None:
@@ -208,6 +216,18 @@ class Bench:
         step = self._workshop.make("score", {"content": key}, work)
         rows = json.loads((step.folder / "scores.json").read_text(encoding="utf-8"))
         return {row["name"]: row for row in rows}
+
+    def compare_runs(self, systems: Mapping[str, list[list[str]]], sentences: Sentences) -> Shares:
+        """Compare systems that were run with several seeds; see :func:`~lacuna.evaluation.share_at_least`."""
+        inputs = {"systems": dict(systems), "references": sentences.references}
+        key = xxhash.xxh3_128(json.dumps(inputs, ensure_ascii=False).encode()).hexdigest()
+        target = Languages.parse(self.experiment.languages).target
+        shares: Shares = self.keep(
+            "compare",
+            {"content": key},
+            lambda: share_at_least(sentences.references, systems, target_language=target),
+        )
+        return shares
 
     def _comet(self, sentences: Sentences) -> dict[str, Any]:
         if self.experiment.comet is None:

@@ -1,30 +1,36 @@
-"""The paper's claims, held against an experiment's figures. A claim that was not measured neither holds nor fails."""
+"""The paper's claims, held against an experiment's figures.
+
+A claim that was not measured neither holds nor fails, nor does one about a difference that chance could make.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from lacuna.analysis.tables import Table
 from lacuna.reproducing.runs import COMPARED, REVERSE, Results
 from lacuna.reproducing.tables import TITLES, bleus
 
+Verdict = Literal["holds", "within noise", "does not hold", "not measured"]
+
 # "About 90 %" in the paper; fewer than this are not about 90.
 _MOST_UNKNOWN = 0.85
+# A difference that fewer drawn test sets than this contradict is taken for real.
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A claim of the paper, and what became of it.
 
-    :param holds: ``None`` where there is nothing to decide it by.
     :param figures: What was measured.
     """
 
     claim: str
-    holds: bool | None
+    verdict: Verdict
     figures: str
 
     def as_json(self) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def check_claims(results: Results, accuracy: Table, unknown_below_four: float) -
         _accuracy(accuracy),
         Finding(
             "About 90 % of unknown entries have a margin of 0 to 4",
-            unknown_below_four >= _MOST_UNKNOWN,
+            _verdict(unknown_below_four >= _MOST_UNKNOWN),
             f"{unknown_below_four:.1%}",
         ),
         *(_plac_beats(results, name) for name in COMPARED if name not in ("plac", REVERSE)),
@@ -56,12 +62,12 @@ def _accuracy(table: Table) -> Finding:
     measured = [(margin, float(accuracy)) for margin, tokens, accuracy in rows if tokens and accuracy is not None]
     claim = "The model is right more often where the margin is larger"
     if len(measured) < 2:
-        return Finding(claim, None, "too few dev tokens")
+        return Finding(claim, "not measured", "too few dev tokens")
     (low, first), (high, last) = measured[0], measured[-1]
     rises = sum(later >= earlier for (_, earlier), (_, later) in pairwise(measured))
     steps = len(measured) - 1
     figures = f"{first:.1%} right at margin {low}, {last:.1%} at {high}; rises in {rises} of {steps} steps"
-    return Finding(claim, last > first and rises >= 0.75 * steps, figures)
+    return Finding(claim, _verdict(last > first and rises >= 0.75 * steps), figures)
 
 
 def _means(results: Results) -> dict[str, float]:
@@ -73,16 +79,30 @@ def _seeds(results: Results) -> str:
     return f"mean of {count} seeds, {results.ratio:.1%} dropped"
 
 
+def _verdict(holds: bool) -> Verdict:
+    return "holds" if holds else "does not hold"
+
+
 def _plac_beats(results: Results, other: str) -> Finding:
-    means = _means(results)
-    figures = f"PLAC {means['plac']:.2f}, {TITLES[other].lower()} {means[other]:.2f} BLEU ({_seeds(results)})"
-    return Finding(f"PLAC beats {TITLES[other].lower()} pruning at equal ratio", means["plac"] > means[other], figures)
+    means, sure = _means(results), results.at_least
+    if sure[other]["plac"] < _LEVEL:
+        verdict: Verdict = "holds"
+    else:
+        verdict = "does not hold" if sure["plac"][other] < _LEVEL else "within noise"
+    name = TITLES[other].lower()
+    figures = f"PLAC {means['plac']:.2f}, {name} {means[other]:.2f} BLEU ({_seeds(results)})"
+    against = f"{name} is as good on {sure[other]['plac']:.1%} of drawn test sets"
+    return Finding(f"PLAC beats {name} pruning at equal ratio", verdict, f"{figures}; {against}")
 
 
 def _reverse(results: Results) -> Finding:
-    means = _means(results)
-    worst = min(means, key=lambda name: means[name])
+    means, sure = _means(results), results.at_least
+    others = [name for name in COMPARED if name != REVERSE]
+    if all(sure[REVERSE][name] < _LEVEL for name in others):
+        verdict: Verdict = "holds"
+    else:
+        verdict = "does not hold" if any(sure[name][REVERSE] < _LEVEL for name in others) else "within noise"
     listed = ", ".join(
         f"{TITLES[name].lower()} {means[name]:.2f}" for name in sorted(means, key=lambda name: means[name])
     )
-    return Finding("Reverse pruning hurts most", worst == REVERSE, f"{listed} BLEU ({_seeds(results)})")
+    return Finding("Reverse pruning hurts most", verdict, f"{listed} BLEU ({_seeds(results)})")

@@ -11,7 +11,7 @@ import numpy as np
 
 from lacuna.margin import read_margins
 from lacuna.pruning import AllKnown, Plac, Pruner, make_pruner
-from lacuna.reproducing.bench import Bench, MemoryPlace, Scores, System
+from lacuna.reproducing.bench import Bench, MemoryPlace, Scores, Shares, System
 from lacuna.reproducing.schema import PRUNERS
 from lacuna.reproducing.sources import draw
 from lacuna.translator.fitting import FitAdaptive, FitKster, Fitter, FitVanilla
@@ -48,6 +48,8 @@ class Results:
     :param asked: The share that the experiment asks for.
     :param main: Base, fine-tuned models, the whole memory, and every way to prune it, with the first seed.
     :param seeds: The ways to prune, with every seed.
+    :param at_least: ``[one][other]``: the share of drawn test sets on which one way to prune, over all seeds, has at
+        least the BLEU of another.
     :param variants: Combiners, with the whole and the pruned memory.
     :param by_k: Adaptive with several k, with the whole and the pruned memory.
     :param curve: On dev: ways to prune by ratio; the first line is the whole memory.
@@ -57,6 +59,7 @@ class Results:
     asked: float
     main: list[Line]
     seeds: list[Line]
+    at_least: Shares
     variants: list[Line]
     by_k: list[Line]
     curve: list[Line]
@@ -82,11 +85,13 @@ class Comparison:
     def run(self) -> Results:
         """Run everything."""
         pruned = self._pruned("plac", self._ratio, self._first)
+        repeats = self._bench.experiment.limits.repeats
         return Results(
             ratio=self._ratio,
             asked=self._settings.ratio,
             main=self._main(),
-            seeds=self._seeds(),
+            seeds=self._compare(self._by_seed(), "test", repeats)[1:],
+            at_least=self._sure(repeats),
             variants=self._variants(pruned),
             by_k=self._by_k(pruned),
             curve=self._curve(),
@@ -118,12 +123,20 @@ class Comparison:
         systems["all_known"] = self._system(self._bench.prune(self._whole, AllKnown(), None, self._first))
         return self._compare({(name, ""): system for name, system in systems.items()}, "test")
 
-    def _seeds(self) -> list[Line]:
+    def _by_seed(self) -> dict[tuple[str, str], System]:
         systems = {(WHOLE, ""): self._system(self._whole)}
         for seed in self._bench.experiment.seeds:
             for name in COMPARED:
                 systems[(name, str(seed))] = self._system(self._pruned(name, self._ratio, seed), seed=seed)
-        return self._compare(systems, "test")[1:]
+        return systems
+
+    def _sure(self, repeats: int | None) -> Shares:
+        sentences, systems = draw(self._bench.sentences["test"], repeats), self._by_seed()
+        texts = {
+            name: [self._bench.translate(" ".join(key), systems[key], sentences) for key in systems if key[0] == name]
+            for name in COMPARED
+        }
+        return self._bench.compare_runs(texts, sentences)
 
     def _variants(self, pruned: MemoryPlace) -> list[Line]:
         fitters: dict[str, Fitter] = {"adaptive": self._adaptive(), "vanilla": FitVanilla(), "kster": FitKster()}
@@ -140,7 +153,7 @@ class Comparison:
             for k in self._bench.experiment.adaptive.ks
             for size, memory in ((WHOLE, self._whole), ("plac", pruned))
         }
-        return self._compare(systems, "test")
+        return self._compare(systems, "test", self._bench.experiment.limits.repeats)
 
     def _curve(self) -> list[Line]:
         """Translate part of dev with memories pruned more and more."""

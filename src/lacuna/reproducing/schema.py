@@ -14,6 +14,7 @@ from lacuna.records import Languages
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
+FinetuneMethod = Literal["full", "lora"]
 PRUNERS = ("random", "cluster", "merge", "known", "plac")
 
 
@@ -48,6 +49,7 @@ class Limits(_Part):
     :param train: Training pairs that go into the memory, drawn at random.
     :param dev: Dev pairs that combiners are fitted to.
     :param test: Test pairs.
+    :param repeats: Test pairs of what repeats the main comparison: further seeds, other k.
     :param curve: Dev pairs that are translated for the curve over pruning ratios.
     :param accuracy: Dev tokens whose margin is measured.
     """
@@ -55,6 +57,7 @@ class Limits(_Part):
     train: Count | None = None
     dev: Count | None = None
     test: Count | None = None
+    repeats: Count | None = None
     curve: Count = 500
     accuracy: Count = 20_000
 
@@ -94,10 +97,12 @@ class FinetunePart(_Part):
 
     :param methods: ``full`` trains all weights, ``lora`` adapters.
     :param hours: The most that each may take.
+    :param learning_rates: By method; one that is not named has the default of ``lacuna finetune``.
     """
 
-    methods: tuple[Literal["full", "lora"], ...] = ("full",)
+    methods: tuple[FinetuneMethod, ...] = ("full",)
     hours: Annotated[float, Field(gt=0)] | None = None
+    learning_rates: dict[FinetuneMethod, Annotated[float, Field(gt=0)]] = {}
 
 
 class ExperimentFile(_Part):

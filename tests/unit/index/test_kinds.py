@@ -10,13 +10,13 @@ GIB = 1 << 30
     ("rows", "dimension", "memory", "kind"),
     [
         (0, 512, 16 * GIB, "exact"),
-        (99_999, 512, 16 * GIB, "exact"),
-        (100_000, 512, 16 * GIB, "HNSW32_SQfp16"),
-        (5_000_000, 512, 16 * GIB, "HNSW32_SQfp16"),
-        (5_000_000, 512, 8 * GIB, "IVF8944,PQ128x4fs"),
-        (5_000_001, 512, 64 * GIB, "IVF8944,PQ128x4fs"),
-        (9_000_000, 510, 64 * GIB, "IVF12000,PQ255x4fs"),
-        (9_000_000, 511, 64 * GIB, "IVF12000,PQ511x4fs"),
+        (9_999, 512, 16 * GIB, "exact"),
+        (10_000, 512, 16 * GIB, "IVF200,PQ256x4fs,Refine(SQfp16)"),
+        (19_999, 256, 16 * GIB, "exact"),
+        (20_000, 256, 16 * GIB, "IVF283,PQ128x4fs,Refine(SQfp16)"),
+        (5_000_000, 512, 12 * GIB, "IVF4472,PQ256x4fs,Refine(SQfp16)"),
+        (5_000_000, 512, 8 * GIB, "IVF4472,PQ256x4fs"),
+        (9_000_000, 511, 8 * GIB, "IVF6000,PQ511x4fs"),
     ],
 )
 def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, kind: str) -> None:
@@ -34,14 +34,15 @@ def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, ki
         ("Flat", 0, False, 0, None, None),
         ("IVF4096,PQ64", 4096, False, 0, 32, None),
         ("IVF16,PQ8", 16, False, 0, 16, None),
-        ("IVF1k,Flat", 1024, False, 0, 64, None),
+        ("IVF1k,Flat", 1024, False, 0, 32, None),
         ("HNSW32", 0, True, 0, None, 48),
         ("HNSW32_SQfp16", 0, True, 0, None, 48),
         ("HNSW32_SQ8", 0, True, 2, None, 48),
-        ("IVF1024,PQ64x4fs", 1024, False, 8, 64, None),
-        ("OPQ64,IVF4096,PQ64", 4096, False, 8, 64, None),
-        ("IVF4096_HNSW32,PQ64", 4096, False, 8, 64, None),
-        ("IVF64,PQ16x4fs,RFlat", 64, False, 0, 64, None),
+        ("IVF1024,PQ64x4fs", 1024, False, 8, 32, None),
+        ("OPQ64,IVF4096,PQ64", 4096, False, 8, 32, None),
+        ("IVF4096_HNSW32,PQ64", 4096, False, 8, 32, None),
+        ("IVF64,PQ16x4fs,RFlat", 64, False, 6, 32, None),
+        ("IVF64,PQ16x4fs,Refine(SQfp16)", 64, False, 6, 32, None),
     ],
 )
 def test_how_a_kind_is_searched(
@@ -73,6 +74,7 @@ def test_kinds_that_would_do_harm_are_refused(asked: str) -> None:
         ("HNSW32", {"ef": 0}, "1 or more"),
         ("HNSW32", {"rerank": -1}, "0 or more"),
         ("exact", {"rerank": 2}, "0 for exact"),
+        ("IVF16,PQ4x4fs,RFlat", {"rerank": 0}, "made to rank anew"),
     ],
 )
 def test_settings_without_a_meaning_are_refused(name: str, given: dict[str, int], message: str) -> None:

@@ -105,9 +105,17 @@ def record(*names: str) -> dict[str, Any]:
         "title": "German-English translations of the Koran, in a made-up split.",
         "tables": list(names),
         "findings": [
-            {"claim": "Accuracy rises with the margin", "holds": True, "figures": "41.2 % at 0, 93.0 % from 32 on"},
-            {"claim": "PLAC drops 90 % at no cost", "holds": False, "figures": "19.69 BLEU, 20.50 with all"},
-            {"claim": "The same holds for Chinese", "holds": None, "figures": ""},
+            {
+                "claim": "Accuracy rises with the margin",
+                "verdict": "holds",
+                "figures": "41.2 % at 0, 93.0 % from 32 on",
+            },
+            {
+                "claim": "PLAC drops 90 % at no cost",
+                "verdict": "does not hold",
+                "figures": "19.69 BLEU, 20.50 with all",
+            },
+            {"claim": "The same holds for Chinese", "verdict": "not measured", "figures": ""},
         ],
         "settings": {
             "languages": "de-en",

@@ -208,7 +208,7 @@ def test_hostile_words_stay_words(tmp_path: Path) -> None:
     evil = {
         key: EVIL if isinstance(value, str) and key != "kind" else value for key, value in record("evil").items()
     } | {
-        "findings": [{"claim": EVIL, "holds": True, "figures": EVIL}],
+        "findings": [{"claim": EVIL, "verdict": "within noise", "figures": EVIL}],
         "settings": {EVIL: [EVIL]},
         "versions": {EVIL: EVIL},
         "hashes": {EVIL: EVIL},
