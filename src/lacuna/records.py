@@ -96,6 +96,7 @@ class Translation:
     :param score: The log-probability of the translation over its length to the power of the length penalty.
     :param tokens: How many tokens were written, the end token included.
     :param steps: The evidence of every token, where it was asked for.
+    :param ids: The tokens by number, the end token included.
     """
 
     source: str
@@ -103,3 +104,4 @@ class Translation:
     score: float
     tokens: int
     steps: tuple[Step, ...] = ()
+    ids: tuple[int, ...] = ()

@@ -28,6 +28,9 @@ def fit(
     kernel: Annotated[str | None, typer.Option(help="laplacian or gaussian (kster).")] = None,
     entries: Annotated[int | None, typer.Option(help="Entries to learn from (kster).")] = None,
     pairs: Annotated[int, typer.Option(min=1, help="At most this many dev pairs.")] = 2000,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Also fit a gate, which tells where no search is needed (docs/fit.md).")
+    ] = False,
     languages: LanguagesOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn and of the first weights.")] = 1,
     device: Device = "auto",
@@ -38,7 +41,10 @@ def fit(
 
     Example: `lacuna fit adaptive dev.tsv --memory it-store --k 8 --into it-adaptive`
     """
+    from lacuna.analysis.gating import add_gate
+    from lacuna.combiners import load_combiner
     from lacuna.corpora import read_corpus
+    from lacuna.margin import read_margins
     from lacuna.models import load_model
     from lacuna.translator import open_memory
     from lacuna.translator.fitting import fit_combiner, make_fitter
@@ -49,19 +55,23 @@ def fit(
     direction = Languages.parse(languages) if languages else None
     memories = [open_memory(path) for path in memory]
     chosen = list(islice(read_corpus(dev, languages=direction), pairs))
-    report = fit_combiner(
-        fitter,
-        load_model(model, device=device, languages=direction),
-        memories,
-        chosen,
-        into,
-        seed=seed,
-        progress=BarProgress(),
-    )
+    if gate:
+        for opened in memories:
+            read_margins(opened.store)  # a store without margins is refused before the slow work
+    loaded = load_model(model, device=device, languages=direction)
+    report = fit_combiner(fitter, loaded, memories, chosen, into, seed=seed, progress=BarProgress())
+    made = None
+    if gate:
+        made = add_gate(loaded, memories, load_combiner(into), chosen, seed=seed, progress=BarProgress())
     if json:
-        return print_json(report.as_json())
+        return print_json(report.as_json() | ({"gate": made.model_dump(mode="json")} if made else {}))
     chosen_settings = ", ".join(f"{name} {value}" for name, value in report.manifest.settings.items())
     typer.echo(
         f"{into}: {combiner} with {chosen_settings}; dev perplexity {report.fitted.perplexity:.2f}, "
         f"of the model alone {report.fitted.model_perplexity:.2f}"
     )
+    if made:
+        typer.echo(
+            f"{into / 'gate'}: searches at {made.searched:.1%} of the steps; BLEU on dev {made.bleu[1]:.2f}, "
+            f"without the gate {made.bleu[0]:.2f} (p of a decline {made.p_decline:.3f})"
+        )

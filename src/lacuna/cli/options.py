@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,18 @@ ModelName = Annotated[str | None, typer.Option("--model", help="Model folder or 
 _MEMORY = typer.Option("--memory", help="Store folder; may be given several times.")
 MemoryPaths = Annotated[list[str], _MEMORY]
 OptionalMemoryPaths = Annotated[list[str] | None, _MEMORY]
+CombinerFolder = Annotated[
+    Path | None, typer.Option("--combiner", help="Folder of lacuna fit, instead of --k, --knn-weight, --temperature.")
+]
+NeighborCount = Annotated[int | None, typer.Option("--k", help="Neighbors per token (8).")]
+KnnWeight = Annotated[
+    float | None, typer.Option("--knn-weight", help="Share of the memory: 0 is the model alone (0.5).")
+]
+Temperature = Annotated[float | None, typer.Option("--temperature", help="Divides squared distances (10).")]
+BeamWidth = Annotated[int | None, typer.Option("--beam", help="Beam width (5).")]
+CalibrationFolder = Annotated[
+    Path | None, typer.Option("--calibration", help="Folder of lacuna calibrate, for confidence.")
+]
 LanguagesOption = Annotated[str | None, typer.Option("--languages", help="Direction, as in de-en.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads; default: all cores.")]

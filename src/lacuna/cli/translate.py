@@ -7,40 +7,44 @@ import sys
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lacuna.cli.options import (
+    CombinerFolder,
     Device,
     Json,
+    KnnWeight,
     LanguagesOption,
     MemoryPaths,
     ModelName,
+    NeighborCount,
     OptionalMemoryPaths,
+    Temperature,
     Threads,
     check_at_least_one,
     use_threads,
 )
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.errors import CorpusError, SettingError
+from lacuna.cli.using import check_k, choose_combiner, open_gate, open_memories, read_lines
 from lacuna.records import Languages
-
-if TYPE_CHECKING:
-    from lacuna.combiners import Combiner
-    from lacuna.translator import Memory
 
 
 def translate(
     file: Annotated[Path | None, typer.Argument(help="One sentence per line; standard input without it.")] = None,
     model: ModelName = None,
     memory: OptionalMemoryPaths = None,
-    combiner: Annotated[Path | None, typer.Option(help="Folder of lacuna fit, instead of the next three.")] = None,
-    k: Annotated[int | None, typer.Option(help="Neighbors per token (8).")] = None,
-    knn_weight: Annotated[float | None, typer.Option(help="Share of the memory: 0 is the model alone (0.5).")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Divides squared distances (10).")] = None,
+    combiner: CombinerFolder = None,
+    k: NeighborCount = None,
+    knn_weight: KnnWeight = None,
+    temperature: Temperature = None,
     beam: Annotated[int, typer.Option(help="Beam width.")] = 5,
     length_penalty: Annotated[float, typer.Option(help="Power of the length that scores are divided by.")] = 1.0,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Search only where the combiner's gate says so; see lacuna fit --gate.")
+    ] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="8-bit weights: quicker on a CPU, a little less exact.")] = False,
     batch_size: Annotated[int, typer.Option(help="Sentences at once.")] = 32,
     languages: LanguagesOption = None,
     device: Device = "auto",
@@ -55,20 +59,25 @@ def translate(
     """
     from lacuna.decoding import BeamSettings
     from lacuna.models import load_model
-    from lacuna.translator import Translator, open_memory
+    from lacuna.translator import Translator
 
     use_threads(threads)
     check_at_least_one("--batch-size", batch_size)
-    weighing = _combiner(combiner, {"k": k, "knn_weight": knn_weight, "temperature": temperature})
+    weighing = choose_combiner(combiner, {"k": k, "knn_weight": knn_weight, "temperature": temperature})
     settings = BeamSettings(beam=beam, length_penalty=length_penalty)
     direction = Languages.parse(languages) if languages else None
-    lines = _read_lines(file)
-    memories = [open_memory(path) for path in memory or []]
-    _check_k(weighing.k, memories)
-    translator = Translator(load_model(model, device=device, languages=direction), memories, weighing, settings)
+    lines = read_lines(file)
+    memories = open_memories(memory or [])
+    check_k(weighing.k, memories)
+    opened = open_gate(combiner, memories) if gate else None
+    loaded = load_model(model, device=device, languages=direction)
+    translator = Translator(loaded, memories, weighing, settings, gate=opened, int8=int8)
     for result in translator.translate(lines, evidence=json, batch_size=batch_size, progress=BarProgress()):
         content = {"text": result.text, "score": result.score, "steps": [asdict(step) for step in result.steps]}
         sys.stdout.write((json_format.dumps(content, ensure_ascii=False) if json else result.text) + "\n")
+    if opened is not None:
+        count = translator.search_count
+        typer.echo(f"searched at {count.searched:,} of {count.rows:,} steps", err=True)
 
 
 def tune(
@@ -87,13 +96,12 @@ def tune(
     """
     from lacuna.corpora import read_corpus
     from lacuna.models import load_model
-    from lacuna.translator import open_memory
     from lacuna.translator import tune as find_settings
 
     use_threads(threads)
     check_at_least_one("--pairs", pairs)
     direction = Languages.parse(languages) if languages else None
-    memories = [open_memory(path) for path in memory]
+    memories = open_memories(memory)
     chosen = list(islice(read_corpus(dev, languages=direction), pairs))
     trials = find_settings(
         load_model(model, device=device, languages=direction), memories, chosen, progress=BarProgress()
@@ -109,37 +117,3 @@ def tune(
         )
     else:
         print_table("Best settings on dev", names, rows[:10])
-
-
-def _combiner(folder: Path | None, settings: dict[str, Any]) -> Combiner:
-    """Open a fitted combiner, or make a vanilla one from what was given."""
-    from lacuna.combiners import Vanilla, load_combiner
-
-    given = {name: value for name, value in settings.items() if value is not None}
-    if folder is None:
-        return Vanilla(**given)
-    if given:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise SettingError(f"{names}: given beside --combiner, which has its own; leave one of them out")
-    return load_combiner(folder)
-
-
-def _check_k(k: int, memories: list[Memory]) -> None:
-    """Refuse more neighbors than the memories have entries: a search would fill the other places with nothing."""
-    entries = sum(memory.store.entries for memory in memories)
-    if memories and k > entries:
-        raise SettingError(f"k: got {k:,}, but there are only {entries:,} entries; allowed is 1 to {entries:,}")
-
-
-def _read_lines(file: Path | None) -> list[str]:
-    name = str(file) if file else "standard input"
-    try:
-        content = (file.read_bytes() if file else sys.stdin.buffer.read()).decode("utf-8")
-    except OSError as error:
-        raise CorpusError(
-            f"{name}: cannot be read ({error.strerror}); name a text file with one sentence per line"
-        ) from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise CorpusError(f"{name}:{line}: not UTF-8; convert the file, for example with: iconv -t UTF-8") from error
-    return [line.removesuffix("\r") for line in content.removesuffix("\n").split("\n")] if content else []

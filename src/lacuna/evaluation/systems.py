@@ -124,7 +124,7 @@ def share_at_least(
     samples: int = SAMPLES,
     seed: int = SEED,
 ) -> dict[str, dict[str, float]]:
-    """Compare systems that were run several times: give the share of drawn test sets on which one is as good as another.
+    """Compare systems that were run several times: on what share of drawn test sets is one as good as another.
 
     The statistics of a segment are added up over the runs before segments are drawn, so repeating a run makes no
     difference look surer than it is.

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import nn
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lacuna.errors import ModelError, SettingError
@@ -184,12 +185,18 @@ class Model:
         return np.asarray(finished.cpu().numpy(), dtype=np.float32)
 
     @torch.inference_mode()
-    def encode(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run the encoder: its output ``(batch, length, width)`` and the mask of real tokens ``(batch, length)``."""
+    def encode(
+        self, sources: Sequence[Sequence[int]], encoder: nn.Module | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run the encoder: its output ``(batch, length, width)`` and the mask of real tokens ``(batch, length)``.
+
+        :param encoder: Another form of the model's own, to be run in its place.
+        """
         for number, source in enumerate(sources):
             self._check_length(len(source), f"source {number}", at_least=1)
         ids, mask = self._padded(sources)
-        return self.hf.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state, mask
+        run = self.hf.get_encoder() if encoder is None else encoder
+        return run(input_ids=ids, attention_mask=mask).last_hidden_state, mask
 
     @torch.inference_mode()
     def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedDecoding:

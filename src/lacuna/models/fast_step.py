@@ -24,6 +24,8 @@ from transformers import (
     PreTrainedModel,
 )
 
+from lacuna.models.linears import join_linears
+
 # Caches grow by so many tokens at a time.
 _GROWTH = 16
 
@@ -52,18 +54,6 @@ LAYOUTS: dict[type[PreTrainedConfig], Layout] = {
 }
 
 
-class _Linear:
-    """The parameters of a linear layer; reading them from modules at every step would cost more than small products."""
-
-    __slots__ = ("_bias", "_weight")
-
-    def __init__(self, module: nn.Linear) -> None:
-        self._weight, self._bias = module.weight, module.bias
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, self._weight, self._bias)
-
-
 class _Norm:
     __slots__ = ("_bias", "_eps", "_shape", "_weight")
 
@@ -75,29 +65,36 @@ class _Norm:
         return F.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
 
 
-class _Attention:
-    __slots__ = ("heads", "key", "out", "query", "value")
+class _OwnAttention:
+    """Attention to what was written so far: query, key and value of a token come from one product."""
 
-    def __init__(self, module: Any) -> None:  # noqa: ANN401 - one of five classes that share their names
+    __slots__ = ("heads", "out", "query_key_value")
+
+    def __init__(self, module: Any, int8: bool) -> None:  # noqa: ANN401 - one of five classes that share their names
         self.heads: int = module.num_heads
-        self.query, self.key = _Linear(module.q_proj), _Linear(module.k_proj)
-        self.value, self.out = _Linear(module.v_proj), _Linear(module.out_proj)
+        self.query_key_value = join_linears(module.q_proj, module.k_proj, module.v_proj, int8=int8)
+        self.out = join_linears(module.out_proj, int8=int8)
 
-    def attend(
-        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Read ``(batch, heads, length, head)`` with queries ``(batch, rows, width)``."""
-        split = queries.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        read = F.scaled_dot_product_attention(split, keys, values, attn_mask=mask)
-        return self.out(read.transpose(1, 2).flatten(-2))
+
+class _SourceAttention:
+    """Attention to the source, whose keys and values are made once."""
+
+    __slots__ = ("heads", "key_value", "out", "query")
+
+    def __init__(self, module: Any, int8: bool) -> None:  # noqa: ANN401 - one of five classes that share their names
+        self.heads: int = module.num_heads
+        self.query = join_linears(module.q_proj, int8=int8)
+        self.key_value = join_linears(module.k_proj, module.v_proj, int8=int8)
+        self.out = join_linears(module.out_proj, int8=int8)
 
 
 class _Layer:
     __slots__ = ("activation", "cross", "fc1", "fc2", "norms", "own")
 
-    def __init__(self, module: Any) -> None:  # noqa: ANN401 - one of five classes that share their names
-        self.own, self.cross = _Attention(module.self_attn), _Attention(module.encoder_attn)
-        self.fc1, self.fc2, self.activation = _Linear(module.fc1), _Linear(module.fc2), module.activation_fn
+    def __init__(self, module: Any, int8: bool) -> None:  # noqa: ANN401 - one of five classes that share their names
+        self.own, self.cross = _OwnAttention(module.self_attn, int8), _SourceAttention(module.encoder_attn, int8)
+        self.fc1, self.fc2 = join_linears(module.fc1, int8=int8), join_linears(module.fc2, int8=int8)
+        self.activation = module.activation_fn
         norms = (module.self_attn_layer_norm, module.encoder_attn_layer_norm, module.final_layer_norm)
         self.norms = tuple(_Norm(norm) for norm in norms)
 
@@ -105,9 +102,9 @@ class _Layer:
 class FastDecoder:
     """The weights of a decoder, ready for stepping; shared by all searches with its model."""
 
-    def __init__(self, hf: PreTrainedModel, layout: Layout) -> None:
+    def __init__(self, hf: PreTrainedModel, layout: Layout, int8: bool = False) -> None:
         decoder = hf.model.decoder
-        self.layers = [_Layer(layer) for layer in decoder.layers]
+        self.layers = [_Layer(layer, int8) for layer in decoder.layers]
         self.norm_first = layout.norm_first
         self._decoder = decoder
         self._first_position = layout.first_position(decoder)
@@ -116,8 +113,11 @@ class FastDecoder:
         self.final_norm = _Norm(decoder.layer_norm) if layout.norm_first else None
 
     @classmethod
-    def fitting(cls, hf: PreTrainedModel) -> FastDecoder | None:
-        """Prepare a model's decoder, or give ``None`` where only transformers itself can run it."""
+    def fitting(cls, hf: PreTrainedModel, *, int8: bool = False) -> FastDecoder | None:
+        """Prepare a model's decoder, or give ``None`` where only transformers itself can run it.
+
+        :param int8: With 8-bit weights.
+        """
         layout = LAYOUTS.get(type(hf.config))
         if layout is None:
             return None
@@ -126,7 +126,7 @@ class FastDecoder:
         plain = all(_plain(module) for module in decoder.layers.modules())
         # With an odd filler token the table of positions is too short, and transformers makes it grow on the way.
         needed = layout.first_position(decoder) + hf.config.max_position_embeddings
-        return cls(hf, layout) if plain and len(_positions(decoder)) >= needed else None
+        return cls(hf, layout, int8) if plain and len(_positions(decoder)) >= needed else None
 
     def embed(self, tokens: torch.Tensor, position: int) -> torch.Tensor:
         """Embed tokens ``(rows,)`` that all stand at one position."""
@@ -156,9 +156,9 @@ class FastMemory:
     def __init__(self, decoder: FastDecoder, encoded: torch.Tensor, mask: torch.Tensor) -> None:
         self._decoder = decoder
         self._sources = [
-            [_heads(linear(encoded), layer.cross.heads) for linear in (layer.cross.key, layer.cross.value)]
+            [_heads(part, layer.cross.heads) for part in layer.cross.key_value(encoded).chunk(2, -1)]
             for layer in decoder.layers
-        ]  # (sentences, heads, source, head) each
+        ]  # keys and values: (sentences, heads, source, head) each
         self._mask = None if bool(mask.all()) else mask.bool()[:, None, None, :]  # (sentences, 1, 1, source)
         self._owners = torch.arange(len(mask), device=mask.device)  # the sentence of each row
         self._sentences = len(mask)
@@ -195,15 +195,17 @@ class FastMemory:
             x = x + block(norm(x)) if self._decoder.norm_first else norm(x + block(x))
         return x
 
-    def _read_own(self, attention: _Attention, cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        for place, linear in enumerate((attention.key, attention.value)):
-            cache[place, :, :, self._length] = linear(x).unflatten(-1, (attention.heads, -1))
+    def _read_own(self, attention: _OwnAttention, cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        made = attention.query_key_value(x).view(len(x), 3, attention.heads, -1)
+        cache[:, :, :, self._length] = made[:, 1:].transpose(0, 1)
         keys, values = cache[:, :, :, : self._length + 1]
-        return attention.attend(attention.query(x)[:, None], keys, values, None)[:, 0]
+        read = F.scaled_dot_product_attention(made[:, 0, :, None], keys, values)  # (rows, heads, 1, head)
+        return attention.out(read.flatten(1))
 
-    def _read_source(self, attention: _Attention, source: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-        queries = attention.query(x).unflatten(0, (self._sentences, -1))  # (sentences, rows of each, width)
-        return attention.attend(queries, source[0], source[1], self._mask).flatten(0, 1)
+    def _read_source(self, attention: _SourceAttention, source: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        queries = attention.query(x).view(self._sentences, -1, attention.heads, source[0].shape[-1]).transpose(1, 2)
+        read = F.scaled_dot_product_attention(queries, source[0], source[1], attn_mask=self._mask)
+        return attention.out(read.transpose(1, 2).reshape(len(x), -1))  # each sentence's rows stand together
 
     def _make_room(self) -> None:
         if self._length == self._own[0].shape[3]:

@@ -1,24 +1,40 @@
 """kNN-MT as a scorer round the model's: beam search does not know the difference.
 
-Only the retrieved tokens' probabilities are touched; no batch x vocabulary tensor is made for the memory's side.
+Only the retrieved tokens' probabilities are touched; no batch x vocabulary tensor is made for the memory's side. With a
+gate, rows that it does not want are not searched for and keep the model's word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-from lacuna.combiners import Combiner, mix_into
+from lacuna.combiners import Combiner, Gate, mix_into
 from lacuna.models.stepping import ModelScorer, ModelState
 from lacuna.translator.memories import Memory, find_neighbors
 
 
-class KnnScorer:
-    """Scores next tokens with the model and what the memories say about its present state."""
+@dataclass(slots=True)
+class SearchCount:
+    """How many rows were scored so far, and for how many of them the memories were searched."""
 
-    def __init__(self, plain: ModelScorer, memories: Sequence[Memory], combiner: Combiner) -> None:
-        self._plain, self._memories, self._combiner = plain, memories, combiner
+    rows: int = 0
+    searched: int = 0
+
+
+class KnnScorer:
+    """Scores next tokens with the model and what the memories say about its present state.
+
+    :param gate: Which rows to search for; without it, all.
+    """
+
+    def __init__(
+        self, plain: ModelScorer, memories: Sequence[Memory], combiner: Combiner, gate: Gate | None = None
+    ) -> None:
+        self._plain, self._memories, self._combiner, self._gate = plain, memories, combiner, gate
+        self.count = SearchCount()
 
     @property
     def vocabulary_size(self) -> int:
@@ -51,5 +67,17 @@ class KnnScorer:
     @torch.inference_mode()
     def score(self, state: ModelState) -> torch.Tensor:
         """Mix the neighbors of each row's key into the model's log-probabilities."""
-        found = find_neighbors(self._memories, state.keys, self._combiner.k).neighbors
-        return mix_into(self._plain.score(state), self._combiner.mass(found), found.values)
+        log_probs = self._plain.score(state)
+        self.count.rows += len(log_probs)
+        if self._gate is None:
+            self.count.searched += len(log_probs)
+            return self._mix(log_probs, state.keys)
+        wanted = self._gate.wants(state.keys, log_probs).to(log_probs.device).nonzero()[:, 0]
+        self.count.searched += len(wanted)
+        if len(wanted):
+            log_probs[wanted] = self._mix(log_probs[wanted], state.keys[wanted])
+        return log_probs
+
+    def _mix(self, log_probs: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        found = find_neighbors(self._memories, keys, self._combiner.k).neighbors
+        return mix_into(log_probs, self._combiner.mass(found), found.values)

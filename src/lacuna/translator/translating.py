@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 import torch
 
-from lacuna.combiners import Combiner, SavedCombiner, Vanilla
+from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
 from lacuna.decoding import BeamSettings, Hypothesis, decode_all, plan_batches
 from lacuna.errors import LacunaWarning
 from lacuna.models import Model
@@ -17,7 +17,16 @@ from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator.memories import Found, Memory, find_neighbors
-from lacuna.translator.scoring import KnnScorer
+from lacuna.translator.scoring import KnnScorer, SearchCount
+
+
+def shorten(source: list[int], most: int) -> list[int]:
+    """Cut a source to so many tokens, keeping its last one, which ends the sentence."""
+    return source if len(source) <= most else [*source[: most - 1], source[-1]]
+
+
+# Keys whose distributions are made at once, for the gate's sake.
+_PROJECTED_AT_ONCE = 256
 
 
 class Translator:
@@ -25,6 +34,8 @@ class Translator:
 
     :param memories: Searched together; without any, this is the plain model.
     :param combiner: How neighbors become probability.
+    :param gate: Where to search at all; without it, everywhere.
+    :param int8: Translate with 8-bit weights: quicker on a CPU, and a little less exact.
     """
 
     def __init__(
@@ -33,6 +44,9 @@ class Translator:
         memories: Sequence[Memory] = (),
         combiner: Combiner | None = None,
         beam: BeamSettings | None = None,
+        *,
+        gate: Gate | None = None,
+        int8: bool = False,
     ) -> None:
         for memory in memories:
             memory.store.check_model(model.fingerprint)
@@ -40,6 +54,15 @@ class Translator:
             combiner.check_model(model.fingerprint)
         self.model, self.memories, self.combiner = model, tuple(memories), combiner or Vanilla()
         self.beam = beam or BeamSettings()
+        self.gate = gate if memories else None
+        # Made once: preparing a model's weights for stepping takes a while.
+        self._plain = ModelScorer(model, int8=int8)
+        self._scorer = KnnScorer(self._plain, self.memories, self.combiner, self.gate) if memories else None
+
+    @property
+    def search_count(self) -> SearchCount:
+        """How many steps were scored so far, and for how many the memories were searched."""
+        return SearchCount() if self._scorer is None else self._scorer.count
 
     def translate(
         self, texts: Sequence[str], *, evidence: bool = False, batch_size: int = 32, progress: Progress = SILENT
@@ -50,26 +73,26 @@ class Translator:
         """
         written = [number for number, text in enumerate(texts) if text.strip()]
         sources = self._fitting(written, self.model.encode_sources([texts[number] for number in written]))
-        plain = ModelScorer(self.model)
-        scorer = KnnScorer(plain, self.memories, self.combiner) if self.memories else plain
+        scorer = self._plain if self._scorer is None else self._scorer
         found = decode_all(scorer, sources, self.beam, batch_size=batch_size, progress=progress)
         best = [hypotheses[0] for hypotheses in found]
         steps = self._evidence(sources, best, batch_size) if evidence else [()] * len(best)
         results = [Translation(text, "", 0.0, 0) for text in texts]
         for number, hypothesis, why in zip(written, best, steps, strict=True):
             text = self.model.decode(hypothesis.tokens)
-            results[number] = Translation(texts[number], text, hypothesis.score, len(hypothesis.tokens), why)
+            tokens = hypothesis.tokens
+            results[number] = Translation(texts[number], text, hypothesis.score, len(tokens), why, tokens)
         return results
 
     def _fitting(self, numbers: Sequence[int], sources: list[list[int]]) -> list[list[int]]:
-        """Cut sources that are longer than the model can take, keeping their last token, which ends the sentence."""
+        """Cut sources that are longer than the model can take, and say so."""
         most = self.model.max_length
         cut = [number + 1 for number, source in zip(numbers, sources, strict=True) if len(source) > most]
         if cut:
             which = ", ".join(map(str, cut[:5])) + (", ..." if len(cut) > 5 else "")
             text = f"{len(cut)} sentences have more than the {most} tokens the model takes and were cut: {which}"
             warnings.warn(text, LacunaWarning, stacklevel=3)
-        return [source if len(source) <= most else [*source[: most - 1], source[-1]] for source in sources]
+        return [shorten(source, most) for source in sources]
 
     def explain(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Step, ...]]:
         """Say why each token of given translations would be chosen, or not."""
@@ -100,7 +123,7 @@ class Translator:
             neighbors: list[tuple[Neighbor, ...]] = [()] * len(gold)
         else:
             found = find_neighbors(self.memories, keys, self.combiner.k)
-            mass = self.combiner.mass(found.neighbors).double().cpu()
+            mass = self.combiner.mass(found.neighbors).double().cpu() * self._searched(keys)[:, None]
             weights = mass.sum(1)
             share = mass / weights.clamp(min=1e-30)[:, None]
             p_knn = (share * (found.neighbors.values.cpu() == gold[:, None])).sum(1)
@@ -114,6 +137,17 @@ class Translator:
                 zip(*(column.tolist() for column in columns), strict=True), neighbors, strict=True
             )
         ]
+
+    def _searched(self, keys: torch.Tensor) -> torch.Tensor:
+        """Tell for which keys the memories are searched when translating: 1 or 0, (rows,)."""
+        if self.gate is None:
+            return torch.ones(len(keys))
+        with torch.inference_mode():
+            wanted = [
+                self.gate.wants(part, self.model.project(part).log_softmax(-1)).cpu()
+                for part in keys.split(_PROJECTED_AT_ONCE)
+            ]
+        return torch.cat(wanted).double()
 
     def _neighbors(self, found: Found, share: torch.Tensor) -> list[tuple[Neighbor, ...]]:
         rows: list[list[Neighbor]] = [[] for _ in share]
