@@ -8,7 +8,7 @@ COMET_READY := $(COMET)/.ready
 # Two test workers share the cores; OpenMP threads that spin for each other would only slow them down.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup demo test test-all comet test-comet lint format bench clean
+.PHONY: help setup demo test test-all comet test-comet test-browser lint format bench clean
 
 help:
 	@echo "make demo   install, run the main job on the bundled model, show a report"
@@ -44,10 +44,17 @@ test: $(READY)
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2
 
 test-all: $(READY)
-	$(TEST_ENV) $(BIN)/python -m pytest -m 'not comet'
+	$(TEST_ENV) $(BIN)/python -m pytest -m 'not comet and not browser'
 
 test-comet: $(READY) $(COMET_READY)
 	$(TEST_ENV) LACUNA_COMET_PYTHON=$(CURDIR)/$(COMET)/bin/python $(BIN)/python -m pytest -m comet tests/unit/evaluation
+
+# The page of `lacuna serve`, in a real browser: Chromium of the system, or the one that CHROMIUM names.
+CHROMIUM ?= /usr/bin/chromium
+test-browser: $(READY)
+	@test -x "$(CHROMIUM)" || { echo "no Chromium at $(CHROMIUM): apt-get install chromium, or say make test-browser CHROMIUM=PATH"; exit 2; }
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	$(TEST_ENV) CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/browser
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -41,6 +41,10 @@ class CombinerError(LacunaError):
     """A combiner that cannot be saved, opened or trusted, or that belongs to another model."""
 
 
+class CalibrationError(LacunaError):
+    """A calibration that cannot be saved, opened or trusted, or that belongs to another model."""
+
+
 class EvaluationError(LacunaError, ValueError):
     """Translations that cannot be compared with their references."""
 

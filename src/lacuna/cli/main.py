@@ -12,17 +12,21 @@ from typing import Any, TextIO
 import typer
 
 from lacuna.cli import (
+    calibrate,
     demo,
     evaluate,
+    explain,
     fetch,
     finetune,
     fit,
+    gaps,
     importing,
     index,
     margin,
     prune,
     report,
     reproduce,
+    serve,
     store,
     train,
     translate,
@@ -58,8 +62,12 @@ app.command("tune")(translate.tune)
 app.command("fit")(fit.fit)
 app.command("translate")(translate.translate)
 app.command("evaluate")(evaluate.evaluate)
+app.command("explain")(explain.explain)
+app.command("calibrate")(calibrate.calibrate)
+app.command("gaps")(gaps.gaps)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
+app.command("serve")(serve.serve)
 app.command("demo")(demo.demo)
 
 

@@ -31,6 +31,7 @@ from lacuna.reproducing.schema import ExperimentFile, FinetuneMethod
 from lacuna.reproducing.sources import Sentences
 from lacuna.reproducing.steps import Step, Workshop, described
 from lacuna.translator import Translator, open_memory
+from lacuna.translator.dev_pass import ReadOnce
 from lacuna.translator.fitting import Fitter, fit_combiner
 
 Scores = dict[str, dict[str, Any]]
@@ -80,6 +81,7 @@ class Bench:
         self.experiment, self.model, self.sentences = experiment, model, sentences
         self._workshop, self._progress = workshop, progress
         self._tuned: dict[str, Path] = {}
+        self._dev = ReadOnce(sentences["dev"].pairs)
         # By system, then by source: a part of what was translated need not be translated again.
         self._translated: dict[str, dict[str, str]] = {}
 
@@ -187,7 +189,7 @@ class Bench:
                 fitter,
                 self.model,
                 [open_memory(memory.path)],
-                dev.pairs,
+                self._dev,
                 folder / "fit",
                 seed=system.seed,
                 progress=self._progress,

@@ -28,6 +28,7 @@ from lacuna.models.adapter import Model
 from lacuna.pruning import make_pruner, prune_store
 from lacuna.translator import Memory, Translator, open_memory, tune
 from lacuna.translator.collecting import collect_dev, collect_entries
+from lacuna.translator.dev_pass import ReadOnce
 from lacuna.translator.fitting import FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
@@ -262,3 +263,11 @@ def test_evaluate_translates_with_any_combiner(
     [expected] = evaluate_systems([pair.target for pair in DEV[:3]], {"naive": texts})
     assert systems[1]["bleu"] == expected.bleu.value
     assert systems[1]["chrf"] == expected.chrf.value
+
+
+def test_pairs_read_once_give_what_pairs_give(model: Model, memories: list[Memory]) -> None:
+    kept = ReadOnce(DEV)
+    for _ in range(2):
+        once, plain = (collect_dev(model, memories, pairs, 3) for pairs in (kept, DEV))
+        for name in ("distances", "values", "gold", "log_p_gold", "log_p_values", "log_p_sum", "sentences"):
+            assert torch.equal(getattr(once, name), getattr(plain, name))

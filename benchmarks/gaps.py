@@ -1,0 +1,80 @@
+"""Whether ``lacuna gaps`` finds what the model cannot translate: BLEU of the third ranked first against the last.
+
+The sentences of the two thirds differ, so the test is a permutation of which sentence belongs to which third: how often
+does chance alone part them so far? BLEU is of the model alone, then with the memory.
+
+Usage: python benchmarks/gaps.py STORE TEST [--combiner FOLDER] [--calibration FOLDER] [--model MODEL] [--count 300]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from itertools import islice
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sacrebleu.metrics.bleu import BLEU
+
+from lacuna import Languages, Translator, load_combiner, load_model, open_memory, read_corpus
+from lacuna.evaluation import bleu_of_sums
+from lacuna.explaining import find_gaps, load_calibration
+
+ROUNDS = 10_000
+
+
+def statistics(texts: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
+    """Return what BLEU sums up, one row per sentence."""
+    extracted = BLEU()._extract_corpus_statistics(texts, [references])
+    return np.array(extracted, np.float64)
+
+
+def chance(first: NDArray[np.float64], last: NDArray[np.float64], seed: int = 1) -> float:
+    """Return how often the first third falls as far below the last, or farther, when sentences change places."""
+    both = np.concatenate([first, last])
+    total = both.sum(0)
+    [low, high] = bleu_of_sums(np.stack([first.sum(0), last.sum(0)]))
+    rng = np.random.default_rng(seed)
+    drawn = np.array([both[rng.permutation(len(both))[: len(first)]].sum(0) for _ in range(ROUNDS)])
+    parted = bleu_of_sums(total - drawn) - bleu_of_sums(drawn)
+    return float((np.count_nonzero(parted >= high - low) + 1) / (ROUNDS + 1))
+
+
+def main() -> None:
+    """Rank, translate with the model alone, compare the thirds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store")
+    parser.add_argument("test")
+    parser.add_argument("--combiner")
+    parser.add_argument("--calibration")
+    parser.add_argument("--model")
+    parser.add_argument("--languages", default="de-en")
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    faiss.omp_set_num_threads(options.threads)
+    pairs = list(islice(read_corpus(options.test, languages=Languages.parse(options.languages)), options.count))
+    model = load_model(options.model)
+    combiner = load_combiner(options.combiner) if options.combiner else None
+    calibration = load_calibration(options.calibration) if options.calibration else None
+    translator = Translator(model, [open_memory(options.store)], combiner)
+    gaps = find_gaps(translator, [pair.source for pair in pairs], calibration=calibration)
+    references = [pairs[gap.line - 1].target for gap in gaps]
+    alone = [one.text for one in Translator(model).translate([gap.source for gap in gaps])]
+    third = len(gaps) // 3
+    print(f"{len(gaps)} sentences, {third} in a third; mean gap {gaps[0].gap:.3f} to {gaps[-1].gap:.3f}")
+    for name, texts in (("model alone", alone), ("with the memory", [gap.translation for gap in gaps])):
+        rows = statistics(texts, references)
+        first, last = rows[:third], rows[-third:]
+        low, high, all_ = bleu_of_sums(np.stack([first.sum(0), last.sum(0), rows.sum(0)]))
+        print(
+            f"{name}: BLEU {all_:.2f}; least known third {low:.2f}, best known third {high:.2f}, "
+            f"p {chance(first, last):.4f} ({ROUNDS:,} permutations)"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The shape that LibreTranslate clients use, so that existing tools can point at this server.
+
+``POST /translate`` takes JSON or a form and translates with the server's first memory; ``GET /languages`` lists the
+one direction of the model. Written from the documented interface; knows nothing of how translations are made.
+"""
+
+from __future__ import annotations
+
+import json
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import HTTP
+from typing import Any, Literal
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field, ValidationError
+from starlette.requests import Request
+
+from lacuna.models.language_codes import NAMES, short_code
+from lacuna.serving.api import errors
+from lacuna.serving.errors import RequestError
+from lacuna.serving.gate import check_key
+from lacuna.serving.service import Service
+
+AUTO = "auto"
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+class LibreBody(BaseModel):
+    """A request in LibreTranslate's words; fields that mean nothing here, such as ``alternatives``, are let pass."""
+
+    q: str | list[str] = Field(description="One text, or several.", examples=["Klicken Sie auf OK."])
+    source: str = Field(default=AUTO, description="The model's source language, or auto.", examples=["de"])
+    target: str = Field(description="The model's target language.", examples=["en"])
+    format: Literal["text"] = Field(default="text", description="Only plain text; markup is not understood.")
+    api_key: str | None = Field(default=None, description="The server's API key, where it has one.")
+
+
+class DetectedLanguage(BaseModel):
+    """The source language where ``auto`` was asked for: the model's. Nothing is detected, hence no confidence."""
+
+    language: str
+    confidence: float = 0.0
+
+
+class LibreAnswer(BaseModel):
+    """One translation for one text, a list for a list."""
+
+    translatedText: str | list[str]  # noqa: N815 - LibreTranslate's word
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
+
+
+class Language(BaseModel):
+    """A language, and those that it can be translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+def make_libre_routes(service: Service, key: str | None) -> APIRouter:
+    """Make the routes of LibreTranslate that this server has."""
+    routes = APIRouter(tags=["LibreTranslate"])
+    body_schema = {"schema": LibreBody.model_json_schema()}
+    content = {kind: body_schema for kind in ("application/json", *_FORMS)}
+    engine = service.engine
+
+    @routes.post(
+        "/translate",
+        responses=errors(400, 401, 413, 503, 504),
+        response_model_exclude_none=True,
+        openapi_extra={"requestBody": {"required": True, "content": content}},
+    )
+    async def translate(request: Request) -> LibreAnswer:
+        """Translate as LibreTranslate does; JSON or a form."""
+        body = _parse(request.headers.get("content-type", ""), await request.body())
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        check_key(key, body.api_key, bearer if scheme.lower() == "bearer" else None)
+        source = _check_languages(service, body)
+        several = isinstance(body.q, list)
+        done = await service.translate(body.q if isinstance(body.q, list) else [body.q], engine.choose())
+        texts = [one.text for one in done]
+        found = [DetectedLanguage(language=source)] * len(texts) if body.source == AUTO else None
+        return LibreAnswer(
+            translatedText=texts if several else texts[0],
+            detectedLanguage=found if several or found is None else found[0],
+        )
+
+    @routes.get("/languages")
+    def languages() -> list[Language]:
+        """List the languages of the model."""
+        direction = engine.model.languages
+        if direction is None:
+            return []
+        return [
+            Language(code=code, name=NAMES.get(short_code(code) or "", code), targets=targets)
+            for code, targets in ((direction.source, [direction.target]), (direction.target, []))
+        ]
+
+    return routes
+
+
+def _parse(content_type: str, body: bytes) -> LibreBody:
+    kind = content_type.partition(";")[0].strip().lower()
+    try:
+        fields = _form(content_type, body) if kind in _FORMS else json.loads(body)
+        return LibreBody.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"][:1])) or "body"
+        raise RequestError(f"{where}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:
+        raise RequestError("the body is neither JSON nor a form in UTF-8; send one of them") from error
+
+
+def _form(content_type: str, body: bytes) -> dict[str, Any]:
+    """Read a form, either kind; a field that comes several times is a list."""
+    if content_type.lower().startswith(_FORMS[0]):
+        fields = parse_qs(body.decode("utf-8"), keep_blank_values=True, errors="strict")
+    else:
+        fields = {}
+        head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
+        whole = BytesParser(policy=HTTP).parsebytes(head + body)
+        for part in whole.iter_parts() if whole.is_multipart() else ():
+            name = part.get_param("name", header="content-disposition")
+            fields.setdefault(str(name), []).append(_payload(part))
+    return {name: values if len(values) > 1 else values[0] for name, values in fields.items()}
+
+
+def _payload(part: Message) -> str:
+    content = part.get_payload(decode=True)
+    return content.decode("utf-8") if isinstance(content, bytes) else ""
+
+
+def _check_languages(service: Service, body: LibreBody) -> str:
+    """Refuse another direction than the model's, and give its source language."""
+    direction = service.engine.model.languages
+    if direction is None:
+        # The model does not say what it translates; whoever asks knows better.
+        return body.source
+    for field, got, has in (("source", body.source, direction.source), ("target", body.target, direction.target)):
+        if got not in (has, short_code(has), AUTO if field == "source" else has):
+            raise RequestError(f"{field}: got {got!r}; this server translates {direction.source} to {direction.target}")
+    return direction.source

@@ -1,0 +1,30 @@
+// Asking the server. Every failure becomes an Error whose message can be shown.
+import { byId } from "/page/dom.js";
+
+function askForKey(wrong) {
+  const dialog = byId("key");
+  byId("key-value").value = "";
+  byId("key-title").textContent = wrong ? "That key is not right" : "API key";
+  dialog.showModal();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(byId("key-value").value), { once: true }));
+}
+
+export async function ask(path, body) {
+  const key = sessionStorage.getItem("key");
+  const headers = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
+  let response;
+  try {
+    response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
+  } catch {
+    throw new Error("The server does not answer. Is it still running?");
+  }
+  if (response.status === 401) {
+    const given = await askForKey(Boolean(key));
+    if (!given) throw new Error("The server wants an API key.");
+    sessionStorage.setItem("key", given);
+    return ask(path, body);
+  }
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(answer.error || `The server answered with status ${response.status}.`);
+  return answer;
+}

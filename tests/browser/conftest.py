@@ -1,0 +1,95 @@
+"""A server with the tiny model, and the Chromium of the system."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+import uvicorn
+
+from lacuna.combiners import Vanilla
+from lacuna.datastore import build_store
+from lacuna.index import build_index
+from lacuna.margin import measure_margin
+from lacuna.models import Model
+from lacuna.records import Origin, SentencePair
+from lacuna.serving import Engine, create_app
+from lacuna.serving.running import listen
+from lacuna.translator import Memory, open_memory
+from unit.models.tiny_models import SOURCES, TARGETS, Zoo
+
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+def remember(model: Model, pairs: list[tuple[str, str]], into: Path) -> Memory:
+    made_up = [SentencePair(s, t, Origin("tiny", str(n + 1))) for n, (s, t) in enumerate(pairs)]
+    build_index(build_store(model, made_up, into))
+    memory = open_memory(into)
+    measure_margin(memory.store)
+    return memory
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Two memories that say different things about the same sentence."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("browser")
+    model = Zoo(folder).model("marian")
+    dogs = remember(model, list(zip(SOURCES, TARGETS, strict=True)), folder / "dogs")
+    houses = remember(model, [(SOURCES[2], TARGETS[0])], folder / "houses")
+    by_heart = Vanilla(k=1, knn_weight=1.0)
+    return Engine(model, [dogs, houses], {"dogs": by_heart, "houses": by_heart})
+
+
+def running(app: Any) -> Iterator[str]:
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def address(engine: Engine) -> Iterator[str]:
+    yield from running(create_app(engine))
+
+
+@pytest.fixture(scope="session")
+def locked_address(engine: Engine) -> Iterator[str]:
+    yield from running(create_app(engine, key="sesame"))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        path = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Any, address: str) -> Iterator[Any]:
+    """A page that may neither complain nor ask anyone else."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    complaints: list[str] = []
+    # That an answer was an error is the browser's to log, and the page's to show.
+    page.on(
+        "console", lambda said: None if "responded with a status of 413" in said.text else complaints.append(said.text)
+    )
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith(address) else complaints.append(request.url))
+    page.goto(address)
+    yield page
+    context.close()
+    assert complaints == []

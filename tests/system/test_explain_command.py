@@ -1,0 +1,133 @@
+"""``lacuna explain``, ``calibrate`` and ``gaps`` from the command line: what they print, write, and refuse."""
+
+from __future__ import annotations
+
+import json
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from bad_input import run_refused
+from lacuna.cli.main import main
+from lacuna.corpora import read_corpus
+from lacuna.datastore import build_store
+from lacuna.index import build_index
+from lacuna.models import load_model
+from made_up import make_pairs, write_pairs
+from unit.models.tiny_models import make_marian
+
+SENTENCE = "Wir sehen drei Hunde."
+MEMORY = ["--model", "model", "--memory", "store"]
+EXPLAIN = ["explain", SENTENCE, *MEMORY, "--beam", "2"]
+CALIBRATE = ["calibrate", *MEMORY, "--dev", "dev.tsv"]
+GAPS = ["gaps", "in.txt", *MEMORY, "--beam", "2"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a model, a store with an index, dev pairs, a calibration, and text to rank."""
+    world = tmp_path_factory.mktemp("world")
+    with chdir(world):
+        make_marian(Path("model"))
+        write_pairs(Path("corpus.tsv"), make_pairs(20))
+        write_pairs(Path("dev.tsv"), make_pairs(6, seed=1))
+        Path("in.txt").write_text("Wir sehen.\n\nDrei Hunde.\nWir sehen.\n")
+        Path("blank.txt").write_text("\n \n")
+        build_index(build_store(load_model("model", device="cpu"), read_corpus("corpus.tsv"), "store"))
+    return world
+
+
+def run(arguments: list[str], world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
+    """Run a command in the world; return what it printed."""
+    monkeypatch.chdir(world)
+    monkeypatch.setattr("sys.argv", ["lacuna", *arguments])
+    monkeypatch.setenv("COLUMNS", "160")
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capfd.readouterr()
+    assert ended.value.code == 0, err
+    return out
+
+
+def test_explains_as_json_as_text_and_as_a_page(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    calibration = str(tmp_path / "calibration")
+    made = json.loads(run([*CALIBRATE, "--into", calibration, "--json"], world, monkeypatch, capfd))
+    assert [one["name"] for one in made["measured"]][-1] == "both"
+    page = tmp_path / "why.html"
+    options = ["--calibration", calibration, "--html", str(page)]
+    told = json.loads(run([*EXPLAIN, *options, "--json"], world, monkeypatch, capfd))
+    assert told["source"] == SENTENCE
+    assert "".join(token["text"] for token in told["tokens"]) == told["text"]
+    assert 0 <= told["confidence"] <= 1
+    assert "text_with" not in told
+    first = told["tokens"][0]
+    assert first["p"] == pytest.approx(
+        first["knn_weight"] * first["p_knn"] + (1 - first["knn_weight"]) * first["p_model"]
+    )
+    assert page.read_text(encoding="utf-8").count("<details") == len(told["tokens"])
+    text = run([*EXPLAIN, "--calibration", calibration, "--neighbors", "1"], world, monkeypatch, capfd)
+    assert "Token by token" in text
+    assert text.count("distance ") == len(told["tokens"])
+    nearest = [token["neighbors"][0] for token in told["tokens"]]
+    assert all(f"{near['before']}[{near['word']}]{near['after']}" in text for near in nearest if near["word"])
+
+
+def test_without_a_sentence_shows_what_would_be_and_what_is(
+    world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--target", "We see three dogs."]
+    told = json.loads(run([*EXPLAIN, *target, "--json"], world, monkeypatch, capfd))
+    assert told["text"] == "We see three dogs."
+    blamed = str(told["tokens"][0]["neighbors"][0]["sentence"])
+    other = json.loads(run([*EXPLAIN, *target, "--without", blamed, "--json"], world, monkeypatch, capfd))
+    found = {near["sentence"] for token in other["tokens"] for near in token["neighbors"]}
+    assert int(blamed) not in found
+    assert other["without"] == [int(blamed)]
+    free = json.loads(run([*EXPLAIN, "--without", blamed, "--json"], world, monkeypatch, capfd))
+    assert free["text_with"] == json.loads(run([*EXPLAIN, "--json"], world, monkeypatch, capfd))["text"]
+    assert "with them" in run([*EXPLAIN, "--without", blamed], world, monkeypatch, capfd)
+
+
+def test_gaps_as_table_json_and_tsv(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "next.tsv"
+    found = json.loads(run([*GAPS, "--json", "--into", str(table)], world, monkeypatch, capfd))
+    assert found["sentences"] == 2
+    assert sorted(gap["line"] for gap in found["gaps"]) == [1, 3]
+    rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines()]
+    assert [[int(row[1]), row[2]] for row in rows] == [[gap["line"], gap["source"]] for gap in found["gaps"]]
+    assert [float(row[0]) for row in rows] == pytest.approx([gap["gap"] for gap in found["gaps"]], abs=1e-6)
+    text = run([*GAPS, "--top", "1"], world, monkeypatch, capfd)
+    assert "The 1 least known of 2 sentences" in text
+    assert text.count("│") == 7
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ([*EXPLAIN[:1], " ", *MEMORY], "got a blank one"),
+        ([*EXPLAIN, "--without", "99"], "got sentence 99"),
+        ([*EXPLAIN, "--html", "store"], "--html: got store"),
+        ([*EXPLAIN, "--html", "in.txt/why.html"], "--html: got in.txt/why.html"),
+        ([*EXPLAIN, "--calibration", "store"], "not 'calibration'"),
+        ([*EXPLAIN, "--k", "1000000"], "allowed is 1 to"),
+        ([*EXPLAIN, "--combiner", "c", "--k", "4"], "--k: given beside --combiner"),
+        (["explain", SENTENCE, "--model", "model"], "'--memory'"),
+        ([*CALIBRATE, "--into", "store"], "already there and not empty"),
+        ([*CALIBRATE[:-1], "one.tsv", "--into", "new"], "one.tsv: no such file"),
+        ([*CALIBRATE, "--into", "new", "--pairs", "1"], "needs 2 or more"),
+        (["gaps", "none.txt", *MEMORY], "none.txt: cannot be read"),
+        (["gaps", "none.txt", *MEMORY, "--into", "in.txt"], "none.txt: cannot be read"),
+        (["gaps", "blank.txt", *MEMORY], "no sentence in it"),
+        ([*GAPS, "--into", "in.txt"], "the file that is read"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    command: list[str], says: str, world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert says in run_refused(command, world, monkeypatch, capfd).line

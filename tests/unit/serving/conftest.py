@@ -1,0 +1,53 @@
+"""A tiny server: a model with random weights, two memories, one combiner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from lacuna.combiners import Vanilla
+from lacuna.datastore import build_store
+from lacuna.index import build_index
+from lacuna.margin import measure_margin
+from lacuna.models import Model
+from lacuna.records import Origin, SentencePair
+from lacuna.serving import Engine, create_app
+from lacuna.translator import Memory, open_memory
+from unit.models.tiny_models import SOURCES, TARGETS, Zoo
+
+PAIRS = [SentencePair(s, t, Origin("tiny", str(n + 1))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
+
+
+def remember(model: Model, pairs: list[SentencePair], into: Path) -> Memory:
+    build_index(build_store(model, pairs, into))
+    return open_memory(into)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    torch.set_num_threads(1)
+    return Zoo(tmp_path_factory.mktemp("zoo")).model("marian")
+
+
+@pytest.fixture(scope="session")
+def memories(model: Model, tmp_path_factory: pytest.TempPathFactory) -> list[Memory]:
+    folder = tmp_path_factory.mktemp("stores")
+    all_of_it, half = remember(model, PAIRS, folder / "all"), remember(model, PAIRS[:2], folder / "half")
+    measure_margin(all_of_it.store)
+    return [all_of_it, half]
+
+
+@pytest.fixture(scope="session")
+def engine(model: Model, memories: list[Memory]) -> Engine:
+    """With a combiner that knows the memory by heart, so that what it says can be told beforehand."""
+    return Engine(model, memories, {"all": Vanilla(k=1, knn_weight=1.0), "gentle": Vanilla(k=4, knn_weight=0.1)})
+
+
+@pytest.fixture(scope="session")
+def client(engine: Engine) -> Iterator[TestClient]:
+    with TestClient(create_app(engine), raise_server_exceptions=False) as client:
+        yield client

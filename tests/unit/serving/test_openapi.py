@@ -1,0 +1,72 @@
+"""Whatever the OpenAPI description allows or forbids: answers are as described, and never a server error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lacuna.serving import Engine, Limits, create_app
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+# What has no parameters cannot be asked for in a wrong way.
+PLAIN = ["GET /health", "GET /languages"]
+OTHERS = [
+    "POST /api/v1/translate",
+    "POST /api/v1/explain",
+    "GET /api/v1/info",
+    "GET /api/v1/memories",
+    "GET /api/v1/memories/{name}",
+    "GET /api/v1/memories/{name}/map",
+    "GET /api/v1/memories/{name}/sentences/{sentence}",
+    "GET /metrics",
+    "POST /translate",
+]
+GOOD, BAD = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
+
+
+def never_ending(app: ASGIApp) -> ASGIApp:
+    """Keep the app from being shut down after every call, as Schemathesis would."""
+
+    async def without_lifespan(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            return await app(scope, receive, send)
+        for step in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{step}.complete"})
+
+    return without_lifespan
+
+
+@pytest.fixture(scope="module")
+def operations(engine: Engine) -> dict[str, Any]:
+    # Short texts keep the tiny model quick; beyond them the limits answer.
+    app = create_app(engine, Limits(max_characters=60, max_texts=4))
+    found = schemathesis.openapi.from_asgi("/openapi.json", never_ending(app)).get_all_operations()
+    return {operation.label: operation for operation in (one.ok() for one in found)}
+
+
+def test_every_operation_is_tried(operations: dict[str, Any]) -> None:
+    assert sorted(operations) == sorted([*PLAIN, *OTHERS])
+
+
+@pytest.mark.parametrize(
+    ("label", "mode"), [(label, GOOD) for label in [*PLAIN, *OTHERS]] + [(label, BAD) for label in OTHERS]
+)
+def test_answers_are_as_described(operations: dict[str, Any], label: str, mode: GenerationMode) -> None:
+    @settings(max_examples=10, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operations[label].as_strategy(generation_mode=mode))
+    def check(case: schemathesis.Case) -> None:
+        case.call_and_validate(checks=CHECKS)
+
+    check()

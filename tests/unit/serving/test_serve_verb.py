@@ -1,0 +1,112 @@
+"""``lacuna serve`` as a process: it stops cleanly, finishing what it has; and what it refuses before it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from bad_input import run_refused
+from lacuna.errors import LacunaWarning, SettingError
+from lacuna.serving import Engine
+from lacuna.serving.running import listen, serve
+from lacuna.translator import Memory
+from unit.models.tiny_models import SOURCES, TARGETS
+
+
+def start(arguments: list[str]) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "lacuna", "serve", "--port", "0", "--json", "--threads", "1", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said = ""
+    while not said.endswith("}\n"):
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        said += line
+    return process, urlsplit(json.loads(said)["url"]).netloc
+
+
+def test_sigterm_finishes_what_has_arrived(engine: Engine, memories: list[Memory]) -> None:
+    process, address = start(["--model", engine.model.name, "--memory", f"mine={memories[0].store.path}"])
+    body = json.dumps(
+        {"texts": SOURCES * 40, "combiner": {"k": 1, "knn_weight": 1.0}}  # enough for several batches
+    )
+    connection = HTTPConnection(address, timeout=300)
+    connection.request("POST", "/api/v1/translate", body, {"Content-Type": "application/json"})
+    other = HTTPConnection(address, timeout=300)
+    other.request("GET", "/health")  # answered, so the first has arrived
+    assert other.getresponse().read() == b'{"status":"ok"}'
+    process.send_signal(signal.SIGTERM)
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    assert response.status == 200, answer
+    assert [one["text"] for one in answer["translations"]] == TARGETS * 40
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_loopback_unless_told_otherwise(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: ran.append(sockets[0].getsockname()[0]))
+    serve(engine, port=0)
+    serve(engine, host="0.0.0.0", port=0, key="k")
+    with pytest.warns(LacunaWarning, match="set an API key"):
+        serve(engine, host="0.0.0.0", port=0)
+    assert ran == ["127.0.0.1", "0.0.0.0", "0.0.0.0"]
+
+
+def test_a_port_that_is_taken() -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    with taken, pytest.raises(SettingError, match="name another --host or --port"):
+        listen("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(SettingError, match="cannot be had"):
+        listen("127.0.0.1", 70_000)
+
+
+def key_file(content: bytes) -> Callable[[Path], list[str]]:
+    def prepare(folder: Path) -> list[str]:
+        (folder / "key").write_bytes(content)
+        return ["--api-key-file", "key"]
+
+    return prepare
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        (lambda _: ["--memory", "it="], "NAME=FOLDER"),
+        (lambda _: ["--memory", "it=nowhere"], "nowhere"),
+        (lambda _: ["--combiner", "it=nowhere"], "nowhere"),
+        (lambda _: ["--max-texts", "0"], "max_texts"),
+        (lambda _: ["--api-key-file", "nowhere"], "nowhere"),
+        (key_file(b" \n"), "API key: got none"),
+        (key_file(b"two words"), "blanks"),
+        (key_file("schlüssel".encode()), "cannot be read"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    prepare: Callable[[Path], list[str]],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("LACUNA_API_KEY", raising=False)
+    assert says in run_refused(["serve", *prepare(tmp_path)], tmp_path, monkeypatch, capfd).line
+
+
+def test_one_place_for_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(os.environ, "LACUNA_API_KEY", "one")
+    arguments = ["serve", *key_file(b"other")(tmp_path)]
+    assert "leave one of them out" in run_refused(arguments, tmp_path, monkeypatch, capfd).line
