@@ -66,10 +66,23 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
-	$(BIN)/python benchmarks/train.py
+# What the benchmarks need is made once; `rm -rf demo bench` makes it anew.
+demo/report.json:
+	$(MAKE) demo
+
+bench/adaptive: $(READY) demo/report.json
+	mkdir -p bench
+	$(BIN)/lacuna fit adaptive demo/corpus/dev.tsv --memory demo/store --k 8 --gate --into bench/adaptive
+
+bench: $(READY) bench/adaptive
+	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --memory demo/store --combiner bench/adaptive \
+		--pruned demo/pruned --pruned-combiner demo/adaptive-pruned
+	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --equal 500
+	$(BIN)/python benchmarks/sizes.py demo/store
 	$(BIN)/python benchmarks/build.py
-	$(BIN)/python benchmarks/translate.py
+	$(BIN)/python benchmarks/margin.py demo/store
+	$(BIN)/python benchmarks/fit.py demo/corpus/dev.tsv --memory demo/store
+	$(BIN)/python benchmarks/train.py
 
 clean:
-	rm -rf $(VENV) $(COMET) build demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(COMET) build demo bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -45,7 +45,7 @@ def join_linears(*modules: nn.Linear, int8: bool = False) -> Linear:
     if len(modules) == 1:
         return make_linear(modules[0].weight, modules[0].bias, int8=int8)
     weight = torch.cat([module.weight for module in modules])
-    biases = [
+    biases: list[torch.Tensor] = [
         module.weight.new_zeros(module.out_features) if module.bias is None else module.bias for module in modules
     ]
     return make_linear(weight, torch.cat(biases), int8=int8)
