@@ -46,7 +46,7 @@ class DemoSettings:
     train: int = 15_000
     dev: int = 800
     test: int = 400
-    min_margin: int = 4
+    min_margin: int = 16
     seed: int = 1
 
 
