@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,6 +99,11 @@ class Model:
     def projection(self) -> Projection:
         """The output projection."""
         return self.family.projection(self.hf)
+
+    @cached_property
+    def forms(self) -> dict[str, Any]:
+        """Other forms of the weights, for whoever needs one: made once for each model, whose weights do not change."""
+        return {}
 
     @cached_property
     def decoder(self) -> Decoder:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
 from lacuna.models.fast_step import FastDecoder, FastMemory
-from lacuna.models.linears import make_linear, with_int8_layers
+from lacuna.models.linears import Linear, make_linear, with_int8_layers
 
 
 class Memory(Protocol):
@@ -37,6 +38,33 @@ class ModelState:
     memory: Memory | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """The weights of a model, made ready for stepping.
+
+    :param decoder: ``None`` where only transformers can run it.
+    :param encoder: ``None`` where it is run as it is.
+    """
+
+    decoder: FastDecoder | None
+    encoder: nn.Module | None
+    project: Linear
+
+
+def _forms_of(model: Model, int8: bool) -> _Forms:
+    """Make the forms once for each model: many translators may share it, and each form is another copy of weights."""
+    name = "int8" if int8 else "float"
+    if name not in model.forms:
+        head = model.projection
+        model.forms[name] = _Forms(
+            FastDecoder.fitting(model.hf, int8=int8),
+            with_int8_layers(model.hf.get_encoder()) if int8 else None,
+            make_linear(head.weight, head.bias, int8=int8),
+        )
+    forms: _Forms = model.forms[name]
+    return forms
+
+
 class ModelScorer:
     """Scores next tokens with a model: each source is encoded once, each target token decoded once.
 
@@ -47,10 +75,10 @@ class ModelScorer:
 
     def __init__(self, model: Model, *, fast: bool = True, int8: bool = False) -> None:
         self._model = model
-        self._fast = FastDecoder.fitting(model.hf, int8=int8) if fast else None
-        self._encoder = with_int8_layers(model.hf.get_encoder()) if int8 else None
-        head = model.projection
-        self._project = make_linear(head.weight, head.bias, int8=int8) if fast else None
+        forms = _forms_of(model, int8)
+        self._fast = forms.decoder if fast else None
+        self._encoder = forms.encoder
+        self._project = forms.project if fast else None
 
     @property
     def vocabulary_size(self) -> int:

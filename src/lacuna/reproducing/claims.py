@@ -5,6 +5,7 @@ A claim that was not measured neither holds nor fails, nor does one about a diff
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -18,6 +19,8 @@ Verdict = Literal["holds", "within noise", "does not hold", "not measured"]
 
 # "About 90 %" in the paper; fewer than this are not about 90.
 _MOST_UNKNOWN = 0.85
+# Standard errors beyond which a difference between two shares is taken for real.
+_SURE = 1.96
 # A difference that fewer drawn test sets than this contradict is taken for real.
 _LEVEL = 0.05
 
@@ -59,15 +62,23 @@ def check_claims(results: Results, accuracy: Table, unknown_below_four: float) -
 def _accuracy(table: Table) -> Finding:
     names = [column.name for column in table.columns]
     rows = [(row[0], row[names.index("tokens")], row[names.index("accuracy")]) for row in table.rows]
-    measured = [(margin, float(accuracy)) for margin, tokens, accuracy in rows if tokens and accuracy is not None]
+    measured = [(margin, int(tokens), float(share)) for margin, tokens, share in rows if tokens and share is not None]
     claim = "The model is right more often where the margin is larger"
     if len(measured) < 2:
         return Finding(claim, "not measured", "too few dev tokens")
-    (low, first), (high, last) = measured[0], measured[-1]
-    rises = sum(later >= earlier for (_, earlier), (_, later) in pairwise(measured))
-    steps = len(measured) - 1
-    figures = f"{first:.1%} right at margin {low}, {last:.1%} at {high}; rises in {rises} of {steps} steps"
-    return Finding(claim, _verdict(last > first and rises >= 0.75 * steps), figures)
+    (low, *first), (high, *last) = measured[0], measured[-1]
+    falls = sum(_z(before, after) < -_SURE for (_, *before), (_, *after) in pairwise(measured))
+    figures = f"{first[1]:.1%} right at margin {low}, {last[1]:.1%} at {high}; "
+    figures += f"{falls or 'none'} of {len(measured) - 1} steps falls by more than chance"
+    return Finding(claim, _verdict(_z(first, last) > _SURE and not falls), figures)
+
+
+def _z(before: list[float], after: list[float]) -> float:
+    """Return by how many standard errors a share of tokens rises: of ``(tokens, share)`` each."""
+    (few, low), (many, high) = before, after
+    pooled = (few * low + many * high) / (few + many)
+    error = math.sqrt(pooled * (1 - pooled) * (1 / few + 1 / many))
+    return (high - low) / error if error else 0.0
 
 
 def _means(results: Results) -> dict[str, float]:

@@ -51,6 +51,11 @@ def test_reverse_hurts_most_only_if_it_is_below_all() -> None:
 def test_accuracy_and_the_share_of_unknown_entries() -> None:
     findings = check_claims(results({}), ACCURACY, 0.7)
     assert (findings[0].verdict, findings[1].verdict) == ("holds", "does not hold")
-    assert "20.0% right at margin 0, 90.0% at 4; rises in 2 of 2 steps" in findings[0].figures
+    assert findings[0].figures == "20.0% right at margin 0, 90.0% at 4; none of 2 steps falls by more than chance"
+    # 40 of 100 after 60 of 100: z = -0.2 / sqrt(0.5 * 0.5 * 0.02) = -2.83, no chance; after 45 of 100 it is -0.71.
+    for before, expected in ((0.6, "does not hold"), (0.45, "holds")):
+        rows = (("0", 100, 0.2), ("1", 100, before), ("2", 100, 0.4))
+        falling = Table("accuracy", "Accuracy", ACCURACY.columns, rows)
+        assert check_claims(results({}), falling, 0.9)[0].verdict == expected
     empty = Table("accuracy", "Accuracy", ACCURACY.columns, (("0", 0, None),))
     assert check_claims(results({}), empty, 0.9)[0].verdict == "not measured"
