@@ -77,7 +77,9 @@ class Adaptive:
 
     def weigh(self, features: torch.Tensor, kernels: torch.Tensor) -> Weighing:
         """Share the distribution out, given what is fixed for each query."""
-        log_p = self.network.to(features.device)(features).log_softmax(-1)
+        if self.network[0].weight.device != features.device:  # asking is far cheaper than moving to where it is
+            self.network.to(features.device)
+        log_p = self.network(features).log_softmax(-1)
         nobody = kernels[:, 0, 0] == 0  # if there is a neighbor at all, the first has the whole weight of choice 1
         mass = torch.einsum("qc,qck->qk", log_p[:, 1:].exp(), kernels)
         return Weighing(log_p[:, 0].masked_fill(nobody, 0.0), mass)
