@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json
+from lacuna.cli.options import Json, ModelName
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lacuna.datastore import Store
     from lacuna.index import IndexReport, RecallReport
     from lacuna.index.trying import Trial
 
@@ -30,6 +35,10 @@ def index(
     tune: Annotated[
         bool, typer.Option("--tune", help="Try several kinds and settings on this store and take the quickest.")
     ] = False,
+    dev: Annotated[
+        str | None, typer.Option(help="Corpus whose decoder states serve as queries for --tune: harder, and truer.")
+    ] = None,
+    model: ModelName = None,
     least_recall: Annotated[float, typer.Option(help="Share of true neighbors that --tune insists on.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of the training sample and of the drawn queries.")] = 1,
     threads: Annotated[int | None, typer.Option(help="CPU threads of faiss; default: all cores.")] = None,
@@ -53,7 +62,8 @@ def index(
     trials: list[Trial] = []
     if tune:
         _check_nothing_given(kind, probes, ef, rerank)
-        trials = try_indexes(opened, max(k), sample=sample, seed=seed, progress=progress)
+        queries = _decoder_states(opened, dev, model, sample) if dev else None
+        trials = try_indexes(opened, max(k), sample=sample, seed=seed, queries=queries, progress=progress)
         best = best_trial(trials, least_recall)
         kind, probes, ef = best.kind, best.probes, best.ef
         rerank = best.rerank or None
@@ -67,6 +77,21 @@ def index(
     if trials:
         _print_trials(trials, max(k))
     _print_report(report, measured)
+
+
+def _decoder_states(store: Store, dev: str, model: str | None, most: int) -> NDArray[np.float32]:
+    """Read a dev set through the model that built the store; give at most so many states."""
+    import numpy as np
+
+    from lacuna.corpora import read_corpus
+    from lacuna.models import load_model
+    from lacuna.translator.dev_pass import ReadOnce
+
+    loaded = load_model(model)
+    store.check_model(loaded.fingerprint)
+    pairs = list(islice(read_corpus(dev, languages=loaded.languages), most))  # each has a state at least
+    states = [batch.forced.keys.float().cpu().numpy() for batch in ReadOnce(pairs).forced(loaded, 32)]
+    return np.concatenate(states)[:: max(1, sum(map(len, states)) // most)][:most]
 
 
 def _check_nothing_given(kind: str, *settings: int | None) -> None:

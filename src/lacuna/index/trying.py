@@ -1,6 +1,7 @@
-"""Which index suits a store: some are made and searched with the store's own keys, and the quickest good one is named.
+"""Which index suits a store: some are made and searched, and the quickest good one is named.
 
-Speed is that of this machine, in batches as a decoder sends them. Knows nothing of where queries come from.
+Speed is that of this machine, in batches as a decoder sends them. Knows nothing of models: states of a decoder, which
+are harder to search for than the store's own keys, are for the caller to bring.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.errors import IndexingError
-from lacuna.index.base import KeyStore, Neighborhood, VectorIndex, true_distances
+from lacuna.index.base import KeyStore, Neighborhood, VectorIndex, check_queries, true_distances
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, make_index
 from lacuna.index.kinds import AUTO, EXACT, Kind, choose_kind, search_settings
@@ -56,21 +57,20 @@ def try_indexes(
     *,
     sample: int = 500,
     seed: int = 1,
+    queries: NDArray[np.float32] | None = None,
     kinds: tuple[str, ...] | None = None,
     progress: Progress = SILENT,
 ) -> list[Trial]:
     """Make indexes of a store, in memory only, and search each in several ways.
 
     :param k: Neighbors asked for.
-    :param sample: Keys of the store that serve as queries, each left out of its own neighborhood.
+    :param sample: Keys of the store that serve as queries, each left out of its own neighborhood. A graph finds these
+        more easily than it finds anything new.
+    :param queries: Queries to use instead, as the decoder states of a dev set. # (queries, dimension)
     :param kinds: Without it: exact search, what ``auto`` would take, one with fewer lists, and a graph.
     """
-    check_recall(store, k, sample=sample, seed=seed)
-    own = draw_own_keys(store, sample, seed)
-    queries = store.keys.gather(own).astype(np.float32)
-    exact = ExactIndex(store)
-    truth, exact_speed = _search(exact, queries, k + 1)
-    truth = leave_out(truth, own)
+    search = _Searching(store, k, sample, seed, queries)
+    truth, exact_speed = search(ExactIndex(store))
     trials = [Trial(EXACT, None, None, 0, 0.0, 1.0, exact_speed)]
     for name in _usual_kinds(store) if kinds is None else kinds:
         kind = choose_kind(name, store.keys.rows, store.keys.dimension).kind
@@ -80,9 +80,8 @@ def try_indexes(
         made, _ = make_index(store, kind, seed, None, progress)
         seconds = time.monotonic() - started
         for settings in _ways(kind):
-            found, speed = _search(FaissIndex(made, store, kind, settings), queries, k + 1)
-            found = leave_out(found, own)
-            recall = compare_with_truth(found, true_distances(store.keys, queries, found.ids), truth, k).recall
+            found, speed = search(FaissIndex(made, store, kind, settings))
+            recall = compare_with_truth(found, true_distances(store.keys, search.queries, found.ids), truth, k).recall
             trials.append(Trial(kind.name, settings.probes, settings.ef, settings.rerank, seconds, recall, speed))
     return trials
 
@@ -117,12 +116,26 @@ def _ways(kind: Kind) -> Iterator[Any]:
             yield from (search_settings(kind, probes=probes, rerank=rerank) for rerank in reranks)
 
 
-def _search(index: VectorIndex, queries: NDArray[np.float32], k: int) -> tuple[Neighborhood, float]:
-    """Search batch by batch; give what was found, and queries per second."""
-    batches = [queries[start : start + _BATCH] for start in range(0, len(queries), _BATCH)]
-    index.search(batches[0], k)  # the first search reads what it needs into memory
-    started = time.perf_counter()
-    found = [index.search(batch, k) for batch in batches]
-    seconds = max(time.perf_counter() - started, 1e-9)
-    parts = (np.concatenate([getattr(one, name) for one in found]) for name in ("distances", "ids"))
-    return Neighborhood(*parts), len(queries) / seconds
+class _Searching:
+    """Searches any index with the same queries, in batches."""
+
+    def __init__(
+        self, store: KeyStore, k: int, sample: int, seed: int, queries: NDArray[np.float32] | None = None
+    ) -> None:
+        self._k, self._own = k, None
+        if queries is None:
+            check_recall(store, k, sample=sample, seed=seed)
+            self._own = draw_own_keys(store, sample, seed)
+            queries = store.keys.gather(self._own).astype(np.float32)
+        self.queries = check_queries(queries, k, store.keys.dimension)
+
+    def __call__(self, index: VectorIndex) -> tuple[Neighborhood, float]:
+        """Give the neighbors of all queries, and queries per second."""
+        k = self._k if self._own is None else self._k + 1
+        batches = [self.queries[start : start + _BATCH] for start in range(0, len(self.queries), _BATCH)]
+        index.search(batches[0], k)  # the first search reads what it needs into memory
+        started = time.perf_counter()
+        parts = [index.search(batch, k) for batch in batches]
+        seconds = max(time.perf_counter() - started, 1e-9)
+        found = Neighborhood(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("distances", "ids")))
+        return found if self._own is None else leave_out(found, self._own), len(self.queries) / seconds

@@ -68,3 +68,12 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     try_indexes(store, 2, sample=20, kinds=("HNSW8",))
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_queries_of_the_caller_are_searched_for_as_they_are(tmp_path: Path) -> None:
+    store = FakeStore(tmp_path / "store", KEYS)
+    queries = KEYS[:30].astype(np.float32) + np.float32(0.01)
+    trials = try_indexes(store, 4, queries=queries, kinds=("IVF8,Flat",))
+    assert trials[-1].recall == 1.0  # all eight lists are read, and nothing is left out
+    with pytest.raises(IndexingError, match="the keys have 16 numbers"):
+        try_indexes(store, 4, queries=queries[:, :8], kinds=())
