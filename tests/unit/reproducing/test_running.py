@@ -148,6 +148,7 @@ def test_again_does_nothing_and_a_change_repeats_a_part(outcome: Reproduction, s
     other = run(settings, seeds=[1, 3])
     assert set(other.made) <= {
         "score",
+        "compare",
         "translate",
         "fit-adaptive",
         *(step.name for step in other.steps if "prune" in step.name),
