@@ -72,7 +72,7 @@ class Spelling:
 
 
 def needed_words(store: Store, needed: NDArray[np.bool_], spelling: Spelling, most: int) -> list[NeededWord]:
-    """Count words, and give those with most needed occurrences.
+    """Count words, and give those with most needed occurrences. Loops over different words, not over entries.
 
     :param needed: Whether each entry is.
     :param most: How many words to give.
@@ -84,17 +84,16 @@ def needed_words(store: Store, needed: NDArray[np.bool_], spelling: Spelling, mo
     _, places, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     totals = np.zeros((len(places), 3), np.int64)
     np.add.at(totals, inverse, counts)
-    order = np.lexsort((firsts[places], -totals[:, 0]))  # of words needed equally often, the one that came first
-    words: list[NeededWord] = []
-    for n in order.tolist():
-        if len(words) == most or not totals[n, 0]:
-            break
+    merged: dict[str, NDArray[np.int64]] = {}  # one word may be written with other pieces elsewhere
+    for n in np.argsort(firsts[places], kind="stable").tolist():
         first, length = int(firsts[places[n]]), int(lengths[places[n]])
         word = spelling.join(store.values[first : first + length].tolist())
         # A letter alone is most often what is left of a placeholder.
         if len(word) > 1 and any(map(str.isalnum, word)) and store.values[first] != store.manifest.model.eos_id:
-            words.append(NeededWord(word, *totals[n].tolist()))
-    return words
+            merged[word] = merged.get(word, np.zeros(3, np.int64)) + totals[n]
+    # Of words needed equally often, the one that came first.
+    ordered = sorted(merged.items(), key=lambda item: -int(item[1][0]))
+    return [NeededWord(word, *counts.tolist()) for word, counts in ordered[:most] if counts[0]]
 
 
 def _edges(store: Store) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
@@ -54,13 +54,13 @@ def naive(sentences: list[list[tuple[int, bool]]]) -> Counter[tuple[str, bool]]:
     return words
 
 
+@example([[(6, False), (3, False)], [(7, False), (3, False)]])
 @given(st.lists(st.lists(st.tuples(st.integers(1, len(TEXTS) - 1), st.booleans()), max_size=8), min_size=1, max_size=6))
 def test_words_are_counted_as_one_would_by_hand(sentences: list[list[tuple[int, bool]]]) -> None:
     columns = Columns(sentences)
     found = needed_words(columns, ~columns.known, Spelling.of(TEXTS, END), 99)  # type: ignore[arg-type]
     expected = naive(sentences)
     needed_ones = {word: count for (word, new), count in expected.items() if new and len(word) > 1}
-    # "s" alone and behind a sign is one word spelled in two ways, and too short to be shown.
     assert {(one.word, one.needed, one.unknown) for one in found} == {(w, n, n) for w, n in needed_ones.items()}
     assert all(one.count == expected[one.word, True] + expected[one.word, False] for one in found)
     assert [one.needed for one in found] == sorted((one.needed for one in found), reverse=True)
