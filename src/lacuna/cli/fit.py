@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 
 from lacuna.cli.options import Device, Json, LanguagesOption, MemoryPaths, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json
-from lacuna.records import Languages
+from lacuna.records import Languages, SentencePair
 
 
 def fit(
@@ -47,6 +48,7 @@ def fit(
     from lacuna.margin import read_margins
     from lacuna.models import load_model
     from lacuna.translator import open_memory
+    from lacuna.translator.dev_pass import ReadOnce
     from lacuna.translator.fitting import fit_combiner, make_fitter
 
     use_threads(threads)
@@ -54,8 +56,9 @@ def fit(
     fitter = make_fitter(combiner, **{name: value for name, value in settings.items() if value is not None})
     direction = Languages.parse(languages) if languages else None
     memories = [open_memory(path) for path in memory]
-    chosen = list(islice(read_corpus(dev, languages=direction), pairs))
+    chosen: Sequence[SentencePair] = list(islice(read_corpus(dev, languages=direction), pairs))
     if gate:
+        chosen = ReadOnce(chosen)  # both combiner and gate read it
         for opened in memories:
             read_margins(opened.store)  # a store without margins is refused before the slow work
     loaded = load_model(model, device=device, languages=direction)

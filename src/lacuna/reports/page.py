@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lacuna.analysis.tables import Column, Table
+from lacuna.pages import fit_for_html, own_file, page_environment
 from lacuna.reports.experiment import Experiment
 from lacuna.reports.words import MARKS, ShownCell, duration, flat, shown_rows
 
 _LARGE = 12  # rows; a larger table beside its figure can be folded
 _SIGNS = {"holds": "✓", "does not hold": "✗", "within noise": "≈", "not measured": "–"}
-# What HTML cannot hold: control characters, and halves of surrogate pairs, which UTF-8 cannot hold either.
-_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +46,20 @@ def render_page(experiment: Experiment, figures: Mapping[str, str]) -> str:
 
     :param figures: By the name of a table, the SVG of its figure, as markup for inside HTML.
     """
-    environment = Environment(
-        loader=PackageLoader("lacuna.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = page_environment("lacuna.reports")
     environment.filters["duration"] = duration
-    script = _source(environment, "page.js")
+    script = own_file(environment, "page.js")
     record = experiment.record
     page = environment.get_template("page.html").render(
         record=record,
         sections=_sections(experiment, figures),
         signs=_SIGNS,
         settings=list(flat(record.settings)) if record.settings else [],
-        style=Markup(_source(environment, "style.css")),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own file
+        style=own_file(environment, "style.css"),
+        script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    return _UNFIT.sub("\ufffd", page)
-
-
-def _source(environment: Environment, name: str) -> str:
-    loader: Any = environment.loader
-    source: str = loader.get_source(environment, name)[0]
-    return source
+    return fit_for_html(page)
 
 
 def _sections(experiment: Experiment, figures: Mapping[str, str]) -> list[Section]:
