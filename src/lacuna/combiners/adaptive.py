@@ -71,9 +71,9 @@ class Adaptive:
         """
         scores = -found.distances / self.temperature
         places = torch.arange(self.k, device=scores.device)
-        return torch.stack(
-            [kernel_weights(found, scores.masked_fill(places >= chosen, -torch.inf)) for chosen in self.choices], dim=1
-        )
+        limits = torch.tensor(self.choices, device=scores.device)
+        beyond = places >= limits[:, None]  # (choices, k)
+        return kernel_weights(found, scores, beyond)
 
     def weigh(self, features: torch.Tensor, kernels: torch.Tensor) -> Weighing:
         """Share the distribution out, given what is fixed for each query."""
@@ -81,7 +81,7 @@ class Adaptive:
             self.network.to(features.device)
         log_p = self.network(features).log_softmax(-1)
         nobody = kernels[:, 0, 0] == 0  # if there is a neighbor at all, the first has the whole weight of choice 1
-        mass = torch.einsum("qc,qck->qk", log_p[:, 1:].exp(), kernels)
+        mass = torch.bmm(log_p[:, None, 1:].exp(), kernels)[:, 0]
         return Weighing(log_p[:, 0].masked_fill(nobody, 0.0), mass)
 
 

@@ -49,15 +49,20 @@ class Combiner(Protocol):
         """Return the mass of each neighbor, 0 where there is none: (queries, k)."""
 
 
-def kernel_weights(found: Neighbors, scores: torch.Tensor) -> torch.Tensor:
+def kernel_weights(found: Neighbors, scores: torch.Tensor, barred: torch.Tensor | None = None) -> torch.Tensor:
     """Return the softmax of the neighbors' scores, each counted as often as it stands for an entry: (queries, k).
 
     A query without any neighbor gets zeros.
+
+    :param barred: Several choices of neighbors that are not to count, (choices, k), for as many results at once:
+        (queries, choices, k).
     """
     if found.log_weights is not None:
         scores = scores + found.log_weights
-    present = torch.where(found.values >= 0, scores, -torch.inf)
-    return torch.nan_to_num(torch.softmax(present, dim=1), nan=0.0)
+    present = scores.masked_fill(found.values < 0, -torch.inf)
+    if barred is not None:
+        present = present[:, None, :].masked_fill(barred, -torch.inf)
+    return torch.softmax(present, dim=-1).nan_to_num(nan=0.0)
 
 
 def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

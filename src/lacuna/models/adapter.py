@@ -24,6 +24,7 @@ from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
 from lacuna.models.forced import ForcedDecoding, judge
 from lacuna.models.last_layer import LastLayer
+from lacuna.models.padding import pad, run_alike
 from lacuna.records import Languages
 
 # Where a model has no table of positions (T5), the length it was trained on.
@@ -200,9 +201,14 @@ class Model:
         """
         for number, source in enumerate(sources):
             self._check_length(len(source), f"source {number}", at_least=1)
+        module = self.hf.get_encoder() if encoder is None else encoder
+
+        def run(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            output: torch.Tensor = module(input_ids=ids, attention_mask=mask).last_hidden_state
+            return output
+
         ids, mask = self._padded(sources)
-        run = self.hf.get_encoder() if encoder is None else encoder
-        return run(input_ids=ids, attention_mask=mask).last_hidden_state, mask
+        return run_alike(run, ids, mask), mask
 
     @torch.inference_mode()
     def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedDecoding:
@@ -292,10 +298,7 @@ class Model:
 
     def _padded(self, sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Fill up on the right, whatever side the tokenizer would: tokens and the mask of real ones."""
-        longest = max(map(len, sequences))
-        ids = [[*sequence, *[self.pad_id] * (longest - len(sequence))] for sequence in sequences]
-        mask = [[1] * len(sequence) + [0] * (longest - len(sequence)) for sequence in sequences]
-        return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
+        return pad(sequences, self.pad_id, self.device)
 
     def _check_length(self, length: int, what: str, *, at_least: int) -> None:
         if not at_least <= length <= self.max_length:

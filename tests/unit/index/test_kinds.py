@@ -11,12 +11,12 @@ GIB = 1 << 30
     [
         (0, 512, 16 * GIB, "exact"),
         (9_999, 512, 16 * GIB, "exact"),
-        (10_000, 512, 16 * GIB, "IVF200,PQ256x4fs,Refine(SQfp16)"),
+        (10_000, 512, 16 * GIB, "PCAR384,IVF200,PQ192x4fs,Refine(SQfp16)"),
         (19_999, 256, 16 * GIB, "exact"),
-        (20_000, 256, 16 * GIB, "IVF283,PQ128x4fs,Refine(SQfp16)"),
-        (5_000_000, 512, 12 * GIB, "IVF4472,PQ256x4fs,Refine(SQfp16)"),
-        (5_000_000, 512, 8 * GIB, "IVF4472,PQ256x4fs"),
-        (9_000_000, 511, 8 * GIB, "IVF6000,PQ511x4fs"),
+        (20_000, 256, 16 * GIB, "PCAR192,IVF283,PQ96x4fs,Refine(SQfp16)"),
+        (5_000_000, 512, 12 * GIB, "PCAR384,IVF4472,PQ192x4fs,Refine(SQfp16)"),
+        (5_000_000, 512, 8 * GIB, "PCAR384,IVF4472,PQ192x4fs"),
+        (9_000_000, 511, 8 * GIB, "PCAR382,IVF6000,PQ191x4fs"),
     ],
 )
 def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, kind: str) -> None:
@@ -41,8 +41,8 @@ def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, ki
         ("IVF1024,PQ64x4fs", 1024, False, 8, 32, None),
         ("OPQ64,IVF4096,PQ64", 4096, False, 8, 32, None),
         ("IVF4096_HNSW32,PQ64", 4096, False, 8, 32, None),
-        ("IVF64,PQ16x4fs,RFlat", 64, False, 6, 32, None),
-        ("IVF64,PQ16x4fs,Refine(SQfp16)", 64, False, 6, 32, None),
+        ("IVF64,PQ16x4fs,RFlat", 64, False, 6, 16, None),
+        ("IVF64,PQ16x4fs,Refine(SQfp16)", 64, False, 6, 16, None),
     ],
 )
 def test_how_a_kind_is_searched(
