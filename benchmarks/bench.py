@@ -5,8 +5,9 @@
 
 Every system takes its turn in every round, so that whatever else the machine does meets all alike; the best round
 counts. Speed is target tokens per second; what matters are the ratios. With ``--test`` each system's BLEU stands beside
-its speed. A combiner with a gate (``lacuna fit --gate``) is measured with and without it. ``--equal N`` compares the
-fast decoder with the one of transformers on N sentences instead.
+its speed. A combiner with a gate (``lacuna fit --gate``) is measured with and without it. Ratios of 8-bit systems are
+against the plain 8-bit one; CTranslate2 is run with all threads on one batch and with a batch for each. ``--equal N``
+compares the fast decoder with the one of transformers on N sentences instead.
 """
 
 from __future__ import annotations
@@ -17,30 +18,24 @@ import random
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from lacuna.combiners import Combiner, Gate, Neighbors, Vanilla, load_combiner, load_gate
 from lacuna.corpora import read_corpus
 from lacuna.decoding import BeamSettings, decode_all
-from lacuna.errors import CombinerError
 from lacuna.evaluation import evaluate_systems
-from lacuna.index import Neighborhood, VectorIndex, measure_recall
-from lacuna.index.faiss import use_threads
+from lacuna.index import measure_recall, use_threads
 from lacuna.models import Model, load_model
 from lacuna.models.stepping import ModelScorer
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import open_memory
+from systems import System, make_systems
 
-BUNDLED = Path(__file__).parent.parent / "src/lacuna/bundled/de-en"
 PARTS = {
     "de": [
         "Der Hund schläft.",
@@ -57,176 +52,6 @@ PARTS = {
         "Prenez toujours ce médicament en suivant exactement les indications de votre médecin.",
     ],
 }
-
-
-Result = TypeVar("Result")
-
-
-@dataclass
-class Clock:
-    """Adds up the seconds of one kind of work."""
-
-    seconds: float = 0.0
-
-    def time(self, work: Callable[[], Result]) -> Result:
-        """Do some work and count its time."""
-        started = time.perf_counter()
-        result = work()
-        self.seconds += time.perf_counter() - started
-        return result
-
-
-@dataclass(frozen=True)
-class TimedIndex:
-    """An index whose searches are timed."""
-
-    index: VectorIndex
-    clock: Clock
-
-    @property
-    def kind(self) -> str:
-        """What it is."""
-        return self.index.kind
-
-    @property
-    def size(self) -> int:
-        """How many keys it holds."""
-        return self.index.size
-
-    def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
-        """Search."""
-        return self.clock.time(lambda: self.index.search(queries, k))
-
-
-@dataclass(frozen=True)
-class TimedCombiner:
-    """A combiner whose weighing is timed."""
-
-    combiner: Combiner
-    clock: Clock
-
-    @property
-    def k(self) -> int:
-        """Neighbors per query."""
-        return self.combiner.k
-
-    def mass(self, found: Neighbors) -> torch.Tensor:
-        """Weigh."""
-        return self.clock.time(lambda: self.combiner.mass(found))
-
-
-@dataclass
-class System:
-    """Something that translates: texts and a batch size in, translations and their number of tokens out."""
-
-    name: str
-    run: Callable[[Sequence[str], int], tuple[list[str], int]]
-    search: Clock = field(default_factory=Clock)
-    weigh: Clock = field(default_factory=Clock)
-    note: Callable[[], str] = lambda: ""
-
-
-def of_lacuna(
-    name: str, model: Model, memory: Memory | None = None, combiner: Combiner | None = None, **more: Gate | bool
-) -> System:
-    """Make a system of a translator."""
-    search, weigh = Clock(), Clock()
-    memories = [replace(memory, index=TimedIndex(memory.index, search))] if memory else []
-    translator = Translator(model, memories, TimedCombiner(combiner, weigh) if combiner else None, **more)
-
-    def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
-        results = translator.translate(texts, batch_size=batch)
-        return [result.text for result in results], sum(result.tokens for result in results)
-
-    def note() -> str:
-        count = translator.search_count
-        return f"searched {count.searched / count.rows:.0%}" if more.get("gate") and count.rows else ""
-
-    return System(name, run, search, weigh, note)
-
-
-def of_transformers(model: Model) -> System:
-    """Make a system of transformers' own ``generate``, in the same batches of like length."""
-    settings = BeamSettings()
-
-    def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
-        sources = model.encode_sources(texts)
-        order = sorted(range(len(sources)), key=lambda n: -len(sources[n]))
-        generation = model._generation(settings.beam, settings.length_penalty, settings.max_new_tokens)
-        found, tokens = [""] * len(texts), 0
-        with torch.inference_mode():
-            for start in range(0, len(order), batch):
-                chosen = order[start : start + batch]
-                for number, output in zip(
-                    chosen, model._generate_batch([sources[n] for n in chosen], generation), strict=True
-                ):
-                    ended = model.eos_id in output
-                    output = output[: output.index(model.eos_id) + 1] if ended else output
-                    found[number], tokens = model.decode(output), tokens + len(output)
-        return found, tokens
-
-    return System("transformers generate", run)
-
-
-def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, threads: int) -> System:
-    """Convert a model folder, and make a system of it."""
-    import ctranslate2
-
-    if not into.exists():
-        ctranslate2.converters.TransformersConverter(str(folder)).convert(str(into))
-    engine = ctranslate2.Translator(str(into), device="cpu", compute_type=compute, intra_threads=threads)
-    spell = model.tokenizer.convert_ids_to_tokens
-
-    def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
-        sources = [spell(ids) for ids in model.encode_sources(texts)]
-        results = engine.translate_batch(
-            sources, beam_size=5, length_penalty=1, max_decoding_length=200, max_batch_size=batch
-        )
-        best = [result.hypotheses[0] for result in results]
-        ids = [model.tokenizer.convert_tokens_to_ids(tokens) for tokens in best]
-        return [model.decode(each) for each in ids], sum(len(each) + 1 for each in ids)
-
-    return System(f"CTranslate2 {compute}", run)
-
-
-def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[System]:
-    """Make everything that is compared; the first is what ratios are taken against."""
-    systems = [of_lacuna("lacuna", model), of_lacuna("lacuna int8", model, int8=True), of_transformers(model)]
-    source = Path(args.model) if args.model else BUNDLED
-    for compute in ("float32", "int8"):
-        try:
-            systems.append(of_ctranslate2(source, model, compute, folder / "ct2", args.threads))
-        except Exception as error:
-            print(f"CTranslate2: this model does not convert ({type(error).__name__}: {str(error)[:100]})")
-            break
-    for size, store, combiner in (("whole", args.memory, args.combiner), ("pruned", args.pruned, args.pruned_combiner)):
-        if store:
-            systems += with_memory(size, model, open_memory(store), combiner)
-    return systems
-
-
-def with_memory(size: str, model: Model, memory: Memory, folder: str | None) -> list[System]:
-    """Make the systems of one memory."""
-    vanilla = Vanilla(k=8, knn_weight=0.6, temperature=30.0)
-    systems = [of_lacuna(f"vanilla, {size}", model, memory, vanilla)]
-    if folder:
-        adaptive = load_combiner(folder)
-        systems.append(of_lacuna(f"adaptive, {size}", model, memory, adaptive.combiner))
-        gate = gate_of(folder)
-        if gate:
-            systems.append(of_lacuna(f"adaptive, {size}, gate", model, memory, adaptive.combiner, gate=gate))
-            systems.append(
-                of_lacuna(f"adaptive, {size}, gate, int8", model, memory, adaptive.combiner, gate=gate, int8=True)
-            )
-    return systems
-
-
-def gate_of(folder: str) -> Gate | None:
-    """Open a combiner's gate, where it has one."""
-    try:
-        return load_gate(folder)[0]
-    except CombinerError:
-        return None
 
 
 def make_up(language: str, count: int) -> list[str]:
@@ -262,7 +87,7 @@ def measure(systems: list[System], texts: Sequence[str], batch: int, rounds: int
     best: dict[str, dict[str, Any]] = {}
     for _ in range(rounds):
         for system in systems:
-            system.search.seconds = system.weigh.seconds = 0.0
+            system.clock.seconds.clear()
             started = time.perf_counter()
             found, tokens = system.run(texts, batch)
             seconds = time.perf_counter() - started
@@ -270,29 +95,44 @@ def measure(systems: list[System], texts: Sequence[str], batch: int, rounds: int
                 best[system.name] = {
                     "seconds": seconds,
                     "speed": tokens / seconds,
-                    "search": system.search.seconds / seconds,
-                    "weigh": system.weigh.seconds / seconds,
+                    "sentences": len(texts) / seconds,
+                    "shares": system.shares(seconds, len(texts), batch),
                     "texts": found,
                     "note": system.note(),
                 }
     return best
 
 
+def compare(best: dict[str, dict[str, Any]], references: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Give each system's BLEU, and for those with a gate or with 8 bits how surely it is lower than without."""
+    if not references:
+        return {}
+    scores = {}
+    for name in best:
+        without = name.removesuffix(" int8").removesuffix(",").removesuffix(", gate")
+        pair = {one: best[one]["texts"] for one in dict.fromkeys((without, name)) if one in best}
+        score = evaluate_systems(references, pair)[-1]
+        sure = "" if len(pair) < 2 else f"p of a decline {score.p_decline:.3f}"
+        scores[name] = (f"{score.bleu.value:.2f}", sure)
+    return scores
+
+
 def show(batch: int, best: dict[str, dict[str, Any]], references: Sequence[str]) -> None:
     """Print one table."""
-    scores = {}
-    if references:
-        systems = {name: each["texts"] for name, each in best.items()}
-        scores = {score.name: f"{score.bleu.value:.2f}" for score in evaluate_systems(references, systems)}
-    plain = best["lacuna"]["speed"]
-    table = Table(title=f"Batch {batch}")
-    for column in ("system", "tokens/s", "of lacuna", "search", "weighing", "BLEU", ""):
+    scores = compare(best, references)
+    table = Table(title=f"Batch {batch}; ratios to the plain model, and parts of the time")
+    parts = ("model", "search", "mixing", "beam")
+    for column in ("system", "tokens/s", "ratio", "lines/s", "ratio", *parts, "BLEU", ""):
         table.add_column(column, justify="left" if column in ("system", "") else "right", no_wrap=True)
     for name, each in best.items():
-        shares = (f"{each[part]:.0%}" if each[part] else "" for part in ("search", "weigh"))
-        speed = (f"{each['speed']:,.1f}", f"{each['speed'] / plain:.2f}")
-        table.add_row(name, *speed, *shares, scores.get(name, ""), each["note"])
-    Console(width=120).print(table)
+        plain = best["lacuna int8" if name.endswith("int8") and "CTranslate2" not in name else "lacuna"]
+        speeds = []
+        for kind in ("speed", "sentences"):
+            speeds += [f"{each[kind]:,.1f}", f"{each[kind] / plain[kind]:.2f}"]
+        shares = (f"{each['shares'][part]:.0%}" if each["shares"].get(part) else "" for part in parts)
+        bleu, sure = scores.get(name, ("", ""))
+        table.add_row(name, *speeds, *shares, bleu, "; ".join(filter(None, (each["note"], sure))))
+    Console(width=160).print(table)
 
 
 def main() -> None:

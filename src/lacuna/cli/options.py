@@ -42,8 +42,9 @@ def use_threads(threads: int | None) -> None:
     if threads is None:
         return
     check_at_least_one("--threads", threads)
-    import faiss
     import torch
 
+    from lacuna.index import use_threads as use_search_threads
+
     torch.set_num_threads(threads)
-    faiss.omp_set_num_threads(threads)
+    use_search_threads(threads)

@@ -2,7 +2,8 @@
 
 from lacuna.decoding.batches import decode_all, plan_batches
 from lacuna.decoding.beam import BeamSettings, search
+from lacuna.decoding.crew import Crew, muster
 from lacuna.decoding.hypotheses import Hypothesis
 from lacuna.decoding.scorer import Scorer
 
-__all__ = ["BeamSettings", "Hypothesis", "Scorer", "decode_all", "plan_batches", "search"]
+__all__ = ["BeamSettings", "Crew", "Hypothesis", "Scorer", "decode_all", "muster", "plan_batches", "search"]

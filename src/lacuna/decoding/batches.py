@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lacuna.decoding.beam import BeamSettings, search
+from lacuna.decoding.crew import Crew, even_size
 from lacuna.decoding.hypotheses import Hypothesis
 from lacuna.decoding.scorer import Scorer, State
 from lacuna.errors import SettingError
@@ -43,17 +44,21 @@ def decode_all(
     *,
     batch_size: int = 32,
     max_tokens: int | None = None,
+    crew: Crew | None = None,
     progress: Progress = SILENT,
 ) -> list[list[Hypothesis]]:
     """Translate any number of sources, in batches of like length; the answers come in the order of the sources.
 
     :param batch_size: The most sentences at once.
     :param max_tokens: The most source tokens at once, fillers included.
+    :param crew: Who takes the batches; without it, the calling thread alone. The bounds hold for each worker.
     """
+    crew = crew or Crew()
     results: list[list[Hypothesis]] = [[] for _ in sources]
+    size = even_size(len(sources), batch_size, crew.workers) if crew.workers > 1 else batch_size
+    batches = plan_batches([len(source) for source in sources], batch_size=size, max_tokens=max_tokens)
     progress.start("translate", len(sources), "sentences")
-    for batch in plan_batches([len(source) for source in sources], batch_size=batch_size, max_tokens=max_tokens):
-        found = search(scorer, [sources[n] for n in batch], settings)
+    for batch, found in crew.each(lambda numbers: search(scorer, [sources[n] for n in numbers], settings), batches):
         for number, hypotheses in zip(batch, found, strict=True):
             results[number] = hypotheses
         progress.advance(len(batch))

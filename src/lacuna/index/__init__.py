@@ -3,7 +3,7 @@
 from lacuna.index.base import KeyColumn, KeyStore, Neighborhood, VectorIndex
 from lacuna.index.building import IndexReport, build_index, open_index
 from lacuna.index.exact import ExactIndex
-from lacuna.index.faiss import FaissIndex
+from lacuna.index.faiss import FaissIndex, use_threads
 from lacuna.index.kinds import SearchSettings, choose_kind
 from lacuna.index.manifest import IndexManifest, read_manifest
 from lacuna.index.recall import RecallReport, measure_recall
@@ -24,4 +24,5 @@ __all__ = [
     "measure_recall",
     "open_index",
     "read_manifest",
+    "use_threads",
 ]

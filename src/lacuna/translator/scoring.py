@@ -7,7 +7,8 @@ gate, rows that it does not want are not searched for and keep the model's word.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 
 import torch
 
@@ -22,6 +23,13 @@ class SearchCount:
 
     rows: int = 0
     searched: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def add(self, rows: int, searched: int) -> None:
+        """Count more, from any thread."""
+        with self._lock:
+            self.rows += rows
+            self.searched += searched
 
 
 class KnnScorer:
@@ -68,12 +76,11 @@ class KnnScorer:
     def score(self, state: ModelState) -> torch.Tensor:
         """Mix the neighbors of each row's key into the model's log-probabilities."""
         log_probs = self._plain.score(state)
-        self.count.rows += len(log_probs)
         if self._gate is None:
-            self.count.searched += len(log_probs)
+            self.count.add(len(log_probs), len(log_probs))
             return self._mix(log_probs, state.keys)
         wanted = self._gate.wants(state.keys, log_probs).to(log_probs.device).nonzero()[:, 0]
-        self.count.searched += len(wanted)
+        self.count.add(len(log_probs), len(wanted))
         if len(wanted):
             log_probs[wanted] = self._mix(log_probs[wanted], state.keys[wanted])
         return log_probs

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
-from lacuna.decoding import BeamSettings, Hypothesis, decode_all, plan_batches
+from lacuna.decoding import BeamSettings, Hypothesis, decode_all, muster, plan_batches
 from lacuna.errors import LacunaWarning
+from lacuna.index import use_threads
 from lacuna.models import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
@@ -69,12 +70,15 @@ class Translator:
     ) -> list[Translation]:
         """Translate sentences, in order; a blank one stays blank, one too long for the model is cut, with a warning.
 
+        On a CPU the threads that torch may use share the batches out among them.
+
         :param evidence: Also say, for every token, what model and memories thought of it.
         """
         written = [number for number, text in enumerate(texts) if text.strip()]
         sources = self._fitting(written, self.model.encode_sources([texts[number] for number in written]))
         scorer = self._plain if self._scorer is None else self._scorer
-        found = decode_all(scorer, sources, self.beam, batch_size=batch_size, progress=progress)
+        crew = muster(len(sources), batch_size, use_threads) if self.model.device.type == "cpu" else None
+        found = decode_all(scorer, sources, self.beam, batch_size=batch_size, crew=crew, progress=progress)
         best = [hypotheses[0] for hypotheses in found]
         steps = self._evidence(sources, best, batch_size) if evidence else [()] * len(best)
         results = [Translation(text, "", 0.0, 0) for text in texts]

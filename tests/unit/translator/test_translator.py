@@ -53,6 +53,22 @@ def test_weight_zero_is_the_plain_model(model: Model, memory: Memory) -> None:
     assert with_memory == plain
 
 
+def test_two_workers_translate_as_one_does(model: Model, memory: Memory) -> None:
+    texts = SOURCES * 6  # enough for two workers, but not for three
+    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.4), SHORT)
+    alone = translator.translate(texts)
+    rows = translator.search_count.rows
+    torch.set_num_threads(2)
+    try:
+        together = translator.translate(texts)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert [result.text for result in together] == [result.text for result in alone]
+    assert [result.score for result in together] == pytest.approx([result.score for result in alone], abs=1e-5)
+    assert translator.search_count.rows == translator.search_count.searched == 2 * rows
+
+
 def test_memory_alone_says_what_it_remembers(model: Model, memory: Memory) -> None:
     by_heart = Translator(model, [memory], Vanilla(k=1, knn_weight=1.0), BeamSettings(beam=1))
     assert [result.text for result in by_heart.translate(SOURCES)] == TARGETS

@@ -1,0 +1,222 @@
+"""Everything whose speed is compared: transformers, CTranslate2, and Lacuna with and without a memory.
+
+Each is a function from texts to translations, and knows how long its parts took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lacuna.combiners import Combiner, Gate, Vanilla, load_combiner, load_gate
+from lacuna.decoding import BeamSettings, muster
+from lacuna.errors import CombinerError
+from lacuna.index import Neighborhood, VectorIndex
+from lacuna.models import Model
+from lacuna.translator import Memory, Translator, open_memory
+
+BUNDLED = Path(__file__).parent.parent / "src/lacuna/bundled/de-en"
+
+
+class Clock:
+    """Adds up the seconds of the parts of some work, over all threads."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._lock = Lock()
+
+    def timed(self, part: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Give the same function, with its time counted."""
+
+        def run(*args: object, **more: object) -> object:
+            started = perf_counter()
+            result = work(*args, **more)
+            spent = perf_counter() - started
+            with self._lock:
+                self.seconds[part] = self.seconds.get(part, 0.0) + spent
+            return result
+
+        return run
+
+
+@dataclass(frozen=True)
+class TimedIndex:
+    """An index whose searches are timed."""
+
+    index: VectorIndex
+    clock: Clock
+
+    @property
+    def kind(self) -> str:
+        """What it is."""
+        return self.index.kind
+
+    @property
+    def size(self) -> int:
+        """How many keys it holds."""
+        return self.index.size
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
+        """Search."""
+        found: Neighborhood = self.clock.timed("search", self.index.search)(queries, k)
+        return found
+
+
+@dataclass
+class System:
+    """Something that translates: texts and a batch size in, translations and their number of tokens out.
+
+    :param clock: Of its parts, where they are known.
+    """
+
+    name: str
+    run: Callable[[Sequence[str], int], tuple[list[str], int]]
+    clock: Clock = field(default_factory=Clock)
+    note: Callable[[], str] = lambda: ""
+
+    def shares(self, seconds: float, sentences: int, batch: int) -> dict[str, float]:
+        """Give the parts of the time that model, search, mixing and everything else took."""
+        spent = self.clock.seconds
+        if not spent:
+            return {}
+        whole = seconds * muster(sentences, batch).workers
+        search, model = spent.get("search", 0.0), spent["model"] + spent["projection"]
+        mixing = spent["scoring"] - spent["projection"] - search if "scoring" in spent else 0.0
+        parts = {"model": model, "search": search, "mixing": mixing}
+        parts["beam"] = whole - sum(parts.values())
+        return {name: part / whole for name, part in parts.items()}
+
+
+def of_lacuna(
+    name: str, model: Model, memory: Memory | None = None, combiner: Combiner | None = None, **more: Gate | bool
+) -> System:
+    """Make a system of a translator."""
+    clock = Clock()
+    memories = [replace(memory, index=TimedIndex(memory.index, clock))] if memory else []
+    translator: Any = Translator(model, memories, combiner, **more)
+    for method, part in (("start", "model"), ("advance", "model"), ("score", "projection")):
+        setattr(translator._plain, method, clock.timed(part, getattr(translator._plain, method)))
+    if translator._scorer is not None:
+        translator._scorer.score = clock.timed("scoring", translator._scorer.score)
+
+    def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
+        results = translator.translate(texts, batch_size=batch)
+        return [result.text for result in results], sum(result.tokens for result in results)
+
+    def note() -> str:
+        count = translator.search_count
+        return f"searched {count.searched / count.rows:.0%}" if more.get("gate") and count.rows else ""
+
+    return System(name, run, clock, note)
+
+
+def of_transformers(model: Model) -> System:
+    """Make a system of transformers' own ``generate``, in the same batches of like length."""
+    settings = BeamSettings()
+
+    def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
+        sources = model.encode_sources(texts)
+        order = sorted(range(len(sources)), key=lambda n: -len(sources[n]))
+        generation = model._generation(settings.beam, settings.length_penalty, settings.max_new_tokens)
+        found, tokens = [""] * len(texts), 0
+        with torch.inference_mode():
+            for start in range(0, len(order), batch):
+                chosen = order[start : start + batch]
+                for number, output in zip(
+                    chosen, model._generate_batch([sources[n] for n in chosen], generation), strict=True
+                ):
+                    ended = model.eos_id in output
+                    output = output[: output.index(model.eos_id) + 1] if ended else output
+                    found[number], tokens = model.decode(output), tokens + len(output)
+        return found, tokens
+
+    return System("transformers generate", run)
+
+
+def serve_ctranslate2(pipe: Connection, folder: str, ways: dict[str, Any]) -> None:
+    """Translate what comes through a pipe, for ever: tokens in, tokens out."""
+    import ctranslate2
+
+    engine = ctranslate2.Translator(folder, device="cpu", **ways)
+    beam = {"beam_size": 5, "length_penalty": 1, "max_decoding_length": 200}
+    while True:
+        sources, batch = pipe.recv()
+        results = engine.translate_batch(sources, max_batch_size=batch, **beam)
+        pipe.send([result.hypotheses[0] for result in results])
+
+
+def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers: int, threads: int) -> System:
+    """Convert a model folder, and make a system of it, with so many workers of so many threads each.
+
+    It gets a process of its own: its workers slow down everything else in theirs, even after they have done.
+    """
+    import ctranslate2
+
+    if not into.exists():
+        ctranslate2.converters.TransformersConverter(str(folder)).convert(str(into))
+    ways = {"compute_type": compute, "inter_threads": workers, "intra_threads": threads}
+    spawning = multiprocessing.get_context("spawn")
+    pipe, end = spawning.Pipe()
+    spawning.Process(target=serve_ctranslate2, args=(end, str(into), ways), daemon=True).start()
+    spell = model.tokenizer.convert_ids_to_tokens
+
+    def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
+        pipe.send(([spell(ids) for ids in model.encode_sources(texts)], batch))
+        ids = [model.tokenizer.convert_tokens_to_ids(tokens) for tokens in pipe.recv()]
+        return [model.decode(each) for each in ids], sum(len(each) + 1 for each in ids)
+
+    run(["1"], 1)  # it has to start before anything is timed
+    return System(f"CTranslate2 {compute}, {workers}x{threads}", run)
+
+
+def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[System]:
+    """Make everything that is compared; the first is what ratios are taken against."""
+    systems = [of_lacuna("lacuna", model), of_lacuna("lacuna int8", model, int8=True), of_transformers(model)]
+    source = Path(args.model) if args.model else BUNDLED
+    ways = [(compute, workers) for compute in ("float32", "int8") for workers in sorted({1, args.threads})]
+    for compute, workers in ways:
+        try:
+            threads = args.threads // workers
+            systems.append(of_ctranslate2(source, model, compute, folder / "ct2", workers, threads))
+        except Exception as error:
+            print(f"CTranslate2: this model does not convert ({type(error).__name__}: {str(error)[:100]})")
+            break
+    for size, store, combiner in (("whole", args.memory, args.combiner), ("pruned", args.pruned, args.pruned_combiner)):
+        if store:
+            systems += with_memory(size, model, open_memory(store), combiner)
+    return systems
+
+
+def with_memory(size: str, model: Model, memory: Memory, folder: str | None) -> list[System]:
+    """Make the systems of one memory."""
+    vanilla = Vanilla(k=8, knn_weight=0.6, temperature=30.0)
+    systems = [of_lacuna(f"vanilla, {size}", model, memory, vanilla)]
+    if folder:
+        adaptive = load_combiner(folder)
+        systems.append(of_lacuna(f"adaptive, {size}", model, memory, adaptive.combiner))
+        gate = gate_of(folder)
+        if gate:
+            systems.append(of_lacuna(f"adaptive, {size}, gate", model, memory, adaptive.combiner, gate=gate))
+            systems.append(
+                of_lacuna(f"adaptive, {size}, gate, int8", model, memory, adaptive.combiner, gate=gate, int8=True)
+            )
+    return systems
+
+
+def gate_of(folder: str) -> Gate | None:
+    """Open a combiner's gate, where it has one."""
+    try:
+        return load_gate(folder)[0]
+    except CombinerError:
+        return None
