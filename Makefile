@@ -78,7 +78,7 @@ bench: $(READY) bench/adaptive
 	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --memory demo/store --combiner bench/adaptive \
 		--pruned demo/pruned --pruned-combiner demo/adaptive-pruned
 	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --equal 500
-	$(BIN)/python benchmarks/sizes.py demo/store
+	$(BIN)/python benchmarks/sizes.py demo/store --combiner bench/adaptive --test demo/corpus/test.tsv
 	$(BIN)/python benchmarks/build.py
 	$(BIN)/python benchmarks/margin.py demo/store
 	$(BIN)/python benchmarks/fit.py demo/corpus/dev.tsv --memory demo/store

@@ -63,7 +63,7 @@ def make_up(language: str, count: int) -> list[str]:
 
 def read_texts(args: argparse.Namespace, model: Model) -> tuple[list[str], list[str]]:
     """Give sources, and references where there are any."""
-    wanted = max(args.sentences, args.equal or 0)
+    wanted = max(args.sentences, getattr(args, "equal", None) or 0)
     if not args.test:
         return make_up(model.languages.source if model.languages else "de", wanted), []
     pairs = list(islice(read_corpus(args.test, languages=model.languages), 4 * wanted))

@@ -1,10 +1,12 @@
 """What a memory's size costs: tokens per second and memory with 50,000, 500,000 and 5,000,000 entries.
 
-    python benchmarks/sizes.py STORE [--entries 50000 500000 5000000] [--sentences 64] [--threads 2]
+    python benchmarks/sizes.py STORE --combiner FOLDER --test CORPUS [--model FOLDER]
+                               [--entries 50000 500000 5000000] [--sentences 192] [--rounds 3] [--threads 2]
 
 STORE gives real keys and tokens; a larger memory repeats them with a little noise on every key, a smaller one has a
-part of them. Each size is made in a temporary folder, indexed with ``--kind auto`` and used in a process of its own.
-5,000,000 entries of 256 numbers take 6 GB on disk for a while.
+part of them. Each size is made in a temporary folder, indexed with ``--kind auto`` and used in a process of its own,
+with the combiner, its gate if it has one, and without a memory, in turns; the best round counts. Recall is that of the
+store's own keys. 5,000,000 entries of 256 numbers take 6 GB on disk for a while.
 """
 
 from __future__ import annotations
@@ -21,17 +23,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bench import make_up
-from lacuna.combiners import Vanilla
+from bench import measure, read_texts
+from lacuna.combiners import load_combiner
 from lacuna.datastore import BuildSettings, Store, open_store
 from lacuna.datastore.columns import write_mean, write_shard
 from lacuna.datastore.manifest import ShardRecord
 from lacuna.datastore.resuming import finish
 from lacuna.datastore.sentences import pair_to_line
-from lacuna.index import build_index, measure_recall
-from lacuna.index.faiss import use_threads
+from lacuna.index import build_index, measure_recall, use_threads
 from lacuna.models import load_model
-from lacuna.translator import Translator, open_memory
+from lacuna.translator import open_memory
+from systems import gate_of, of_lacuna
 
 NOISE = 0.05  # of the spread of the keys
 COLUMNS = ("values", "predictions", "known", "log_p_gold", "entropy", "sentence", "position")
@@ -57,26 +59,26 @@ def use_once(args: argparse.Namespace) -> None:
     """Translate with a memory in this process, and print one JSON object."""
     torch.set_num_threads(args.threads)
     use_threads(args.threads)
-    model = load_model()
+    model = load_model(args.model)
     memory = open_memory(args.use)
-    texts = make_up("de", args.sentences)
-    speeds = {}
-    for name, translator in (
-        ("plain", Translator(model)),
-        ("memory", Translator(model, [memory], Vanilla(k=8, knn_weight=0.6, temperature=30.0))),
-    ):
-        translator.translate(texts[:8])
-        started = time.perf_counter()
-        speeds[name] = sum(result.tokens for result in translator.translate(texts)) / (time.perf_counter() - started)
+    texts, _ = read_texts(args, model)
+    combiner, gate = load_combiner(args.combiner).combiner, gate_of(args.combiner)
+    systems = [of_lacuna("plain", model), of_lacuna("adaptive", model, memory, combiner)]
+    if gate:
+        systems.append(of_lacuna("with gate", model, memory, combiner, gate=gate))
+    for system in systems:
+        system.run(texts[:32], 32)
+    best = measure(systems, texts, 32, args.rounds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    recall = measure_recall(memory.store, memory.index, 8, sample=200).results[0].recall
+    recall = measure_recall(memory.store, memory.index, combiner.k, sample=200).results[0].recall
+    plain = best["plain"]["speed"]
     content = {
         "entries": memory.store.entries,
         "index": memory.index.kind,
-        "recall at 8": round(recall, 3),
-        "plain tokens/s": round(speeds["plain"], 1),
-        "tokens/s": round(speeds["memory"], 1),
-        "of plain": round(speeds["memory"] / speeds["plain"], 3),
+        "recall": round(recall, 3),
+        "tokens/s": {name: round(each["speed"], 1) for name, each in best.items()},
+        "of plain": {name: round(each["speed"] / plain, 3) for name, each in best.items()},
+        "searching": round(best["adaptive"]["shares"]["search"], 3),
         "peak MB": round(peak),
     }
     print(json.dumps(content), flush=True)
@@ -87,7 +89,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path)
     parser.add_argument("--entries", type=int, nargs="+", default=[50_000, 500_000, 5_000_000])
-    parser.add_argument("--sentences", type=int, default=64)
+    parser.add_argument("--combiner", required=True)
+    parser.add_argument("--test", required=True)
+    parser.add_argument("--model")
+    parser.add_argument("--sentences", type=int, default=192)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--use", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -14,6 +14,7 @@ from typing import Any
 
 import faiss
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from lacuna.index.base import (
@@ -165,7 +166,8 @@ def _with_half_length(block: NDArray[np.float16], mean: NDArray[np.float32]) -> 
 def _scores(queries: NDArray[np.float32], block: NDArray[np.float32]) -> NDArray[np.float32]:  # (queries, keys)
     """Compute q.y - |y|^2/2, the larger the nearer, since |q - y|^2 = |q|^2 - 2 (q.y - |y|^2/2)."""
     if len(queries) >= _FEW:
-        return queries @ block.T
+        # Not numpy's product: its threads are one lot for all who ask, torch's as many as each thread may use.
+        return (torch.from_numpy(queries) @ torch.from_numpy(block).T).numpy()
     scores = np.empty((len(queries), len(block)), np.float32)
     for query, line in zip(queries, scores, strict=True):
         _FAISS.fvec_inner_products_ny(
