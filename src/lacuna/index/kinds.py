@@ -19,7 +19,7 @@ FORMS = (
     '"IVF4096,PQ64", "IVF256,Flat" or "Flat"'
 )
 
-# Numbers in all keys together: from 8,000 keys of 256 on, comparing a query with all of them takes longer than an index.
+# Numbers in all keys together: from 8,000 keys of 256 on, comparing with all of them takes longer than an index.
 EXACT_BELOW = 8_000 * 256
 _PROBES = 32
 # Where candidates are ranked anew in memory, codes lose so little that reading more lists is what costs: on states of a

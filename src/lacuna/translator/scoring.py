@@ -81,10 +81,17 @@ class KnnScorer:
             return self._mix(log_probs, state.keys)
         wanted = self._gate.wants(state.keys, log_probs).to(log_probs.device).nonzero()[:, 0]
         self.count.add(len(log_probs), len(wanted))
+        if 2 * len(wanted) > len(log_probs):
+            # Rows without mass stay as they are, and passing over them costs less than copying most of the others.
+            return self._mix(log_probs, state.keys, wanted)
         if len(wanted):
             log_probs[wanted] = self._mix(log_probs[wanted], state.keys[wanted])
         return log_probs
 
-    def _mix(self, log_probs: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        found = find_neighbors(self._memories, keys, self._combiner.k).neighbors
-        return mix_into(log_probs, self._combiner.mass(found), found.values)
+    def _mix(self, log_probs: torch.Tensor, keys: torch.Tensor, wanted: torch.Tensor | None = None) -> torch.Tensor:
+        found = find_neighbors(self._memories, keys if wanted is None else keys[wanted], self._combiner.k).neighbors
+        mass, values = self._combiner.mass(found), found.values
+        if wanted is not None:
+            mass = mass.new_zeros(len(keys), mass.shape[1]).index_copy_(0, wanted, mass)
+            values = values.new_full(mass.shape, -1).index_copy_(0, wanted, values)
+        return mix_into(log_probs, mass, values)

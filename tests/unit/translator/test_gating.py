@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,10 +15,12 @@ from lacuna.decoding import BeamSettings
 from lacuna.index import build_index
 from lacuna.margin import measure_margin, read_margins
 from lacuna.models.adapter import Model
+from lacuna.models.stepping import ModelScorer
 from lacuna.records import Origin, SentencePair
 from lacuna.translator import Memory, Translator, open_memory
 from lacuna.translator.fitting import FitVanilla, fit_combiner
 from lacuna.translator.gating import collect_gate_tokens, find_regions
+from lacuna.translator.scoring import KnnScorer
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
@@ -57,6 +59,32 @@ def test_an_open_gate_changes_nothing_and_a_shut_one_leaves_the_model(model: Mod
     assert shut.translate(SOURCES) == Translator(model, beam=SHORT).translate(SOURCES)
     assert opened.search_count.searched == opened.search_count.rows > 0
     assert shut.search_count.searched == 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A gate that wants the rows it is told to."""
+
+    rows: tuple[int, ...]
+
+    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:
+        return torch.isin(torch.arange(len(keys)), torch.tensor(self.rows, dtype=torch.long))
+
+
+@pytest.mark.parametrize("rows", [(), (2,), (1, 2), (0, 1, 3), (0, 1, 2, 3)])
+def test_only_rows_that_are_wanted_are_changed(model: Model, memory: Memory, rows: tuple[int, ...]) -> None:
+    plain = ModelScorer(model)
+    gated = KnnScorer(plain, [memory], COMBINER, Chosen(rows))  # type: ignore[arg-type]
+    sources = model.encode_sources(SOURCES[:4])
+    without, always, found = (
+        one.score(one.start(sources)) for one in (plain, KnnScorer(plain, [memory], COMBINER), gated)
+    )
+    for row in range(4):
+        if row in rows:
+            torch.testing.assert_close(found[row], always[row])
+        else:
+            assert torch.equal(found[row], without[row])
+    assert (gated.count.rows, gated.count.searched) == (4, len(rows))
 
 
 def test_evidence_tells_where_nothing_was_searched(model: Model, memory: Memory, gate: Gate) -> None:
