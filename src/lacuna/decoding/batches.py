@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lacuna.decoding.beam import BeamSettings, search
-from lacuna.decoding.crew import Crew, even_size
+from lacuna.decoding.crew import Crew, fair_share
 from lacuna.decoding.hypotheses import Hypothesis
 from lacuna.decoding.scorer import Scorer, State
 from lacuna.errors import SettingError
@@ -55,8 +55,10 @@ def decode_all(
     """
     crew = crew or Crew()
     results: list[list[Hypothesis]] = [[] for _ in sources]
-    size = even_size(len(sources), batch_size, crew.workers) if crew.workers > 1 else batch_size
-    batches = plan_batches([len(source) for source in sources], batch_size=size, max_tokens=max_tokens)
+    lengths = [len(source) for source in sources]
+    if crew.workers > 1:
+        max_tokens = min(fair_share(lengths, crew.workers), max_tokens or sum(lengths))
+    batches = plan_batches(lengths, batch_size=batch_size, max_tokens=max_tokens)
     progress.start("translate", len(sources), "sentences")
     for batch, found in crew.each(lambda numbers: search(scorer, [sources[n] for n in numbers], settings), batches):
         for number, hypotheses in zip(batch, found, strict=True):

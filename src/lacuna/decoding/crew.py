@@ -62,7 +62,9 @@ def muster(sentences: int, batch_size: int, prepare: Callable[[int], None] = lam
     return Crew(workers, threads // workers, prepare)
 
 
-def even_size(sentences: int, batch_size: int, workers: int) -> int:
-    """Give the size of batches with which all workers get equally many, none larger than ``batch_size``."""
-    rounds = -(-sentences // (workers * batch_size))
-    return max(1, -(-sentences // max(1, workers * rounds)))
+def fair_share(lengths: Sequence[int], workers: int) -> int:
+    """Give the most tokens that a batch may have so that nobody waits long for the last one to end.
+
+    It allows each worker two batches or more. Long sentences are few in a batch then, short ones many.
+    """
+    return max(1, *lengths, -(-sum(lengths) // (2 * workers)))

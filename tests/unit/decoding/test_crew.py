@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lacuna.decoding import BeamSettings, Crew, decode_all, muster, plan_batches
-from lacuna.decoding.crew import even_size
+from lacuna.decoding.crew import fair_share
 from unit.decoding.scripted import Scripted
 
 
-@given(sentences=st.integers(0, 500), batch_size=st.integers(1, 64), workers=st.integers(1, 8))
-def test_batches_are_shared_out_evenly(sentences: int, batch_size: int, workers: int) -> None:
-    size = even_size(sentences, batch_size, workers)
-    assert 1 <= size <= batch_size
-    batches = plan_batches([1] * sentences, batch_size=size)
-    if sentences >= workers * batch_size:
-        assert len(batches) <= workers * -(-sentences // (workers * batch_size))
+@given(lengths=st.lists(st.integers(1, 200), max_size=100), workers=st.integers(1, 8))
+def test_no_batch_is_more_than_a_worker_s_half(lengths: list[int], workers: int) -> None:
+    share = fair_share(lengths, workers)
+    for batch in plan_batches(lengths, batch_size=1000, max_tokens=share):
+        padded = len(batch) * lengths[batch[0]]
+        assert padded <= share
+        assert len(batch) == 1 or padded <= max(max(lengths), sum(lengths) / (2 * workers) + 1)
 
 
 def test_everything_is_done_once_by_several_threads() -> None:
