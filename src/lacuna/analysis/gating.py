@@ -1,7 +1,7 @@
 """Fitting a gate: learn on one part of dev, set thresholds on another, and take the boldest that costs no BLEU.
 
-The loosest allowance comes first; the first gate whose translations of dev are not significantly below those without a
-gate is saved. The test set is never seen.
+The loosest allowance comes first; the first gate whose translations of dev give no hint of being worse than those
+without a gate is saved. The test set is never seen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from lacuna.combiners.saving_gate import GateManifest, save_gate
 from lacuna.corpora import draw_pairs
 from lacuna.errors import CombinerError
 from lacuna.evaluation import evaluate_systems
-from lacuna.evaluation.scores import LEVEL
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
@@ -27,7 +26,10 @@ from lacuna.translator import Memory, Translator
 from lacuna.translator.gating import GateTokens, collect_gate_tokens, find_regions
 
 # Shares of what all searches gain that a gate may lose, boldest first.
-LOSSES = (0.08, 0.04, 0.02, 0.01)
+LOSSES = (0.08, 0.04, 0.02, 0.01, 0.005)
+# The best of several gates on dev is a little worse elsewhere: what is to be no significant decline there must not look
+# like one here.
+_LEAST_P = 0.25
 
 
 def add_gate(
@@ -36,7 +38,7 @@ def add_gate(
     combiner: SavedCombiner,
     pairs: Sequence[SentencePair],
     *,
-    translated: int = 300,
+    translated: int = 500,
     seed: int = 1,
     progress: Progress = SILENT,
 ) -> GateManifest:
@@ -64,7 +66,7 @@ def add_gate(
         scores = evaluate_systems(references, {"always": always, "gated": translate(bounded)})
         p = 1.0 if scores[1].p_decline is None else scores[1].p_decline
         tried.append({"lost": loss, "bleu": scores[1].bleu.value, "p_decline": p})
-        if p >= LEVEL:
+        if p >= _LEAST_P:
             manifest = GateManifest(
                 threshold=bounded.threshold,
                 searched=searched,
@@ -76,7 +78,7 @@ def add_gate(
             )
             return save_gate(bounded, Path(combiner.path), manifest)
     raise CombinerError(
-        f"no gate: each of {len(tried)} lowered the BLEU of dev significantly (the last to {tried[-1]['bleu']:.2f}); "
+        f"no gate: each of {len(tried)} seems to lower the BLEU of dev (the last to {tried[-1]['bleu']:.2f}); "
         "the combiner is saved without one, and searches at every step"
     )
 
