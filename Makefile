@@ -66,7 +66,8 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# What the benchmarks need is made once; `rm -rf demo bench` makes it anew.
+# What the benchmarks need is made once; `rm -rf demo bench` makes it anew. A model of your own is measured as well with
+# `make bench MODEL=FOLDER TEST=CORPUS [MEMORY=STORE COMBINER=FOLDER]`.
 demo/report.json:
 	$(MAKE) demo
 
@@ -76,7 +77,10 @@ bench/adaptive: $(READY) demo/report.json
 
 bench: $(READY) bench/adaptive
 	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --memory demo/store --combiner bench/adaptive \
-		--pruned demo/pruned --pruned-combiner demo/adaptive-pruned
+		--pruned demo/pruned --pruned-combiner demo/adaptive-pruned --sentences 192
+ifdef MODEL
+	$(BIN)/python benchmarks/bench.py --model $(MODEL) --test $(TEST) $(if $(MEMORY),--memory $(MEMORY) --combiner $(COMBINER))
+endif
 	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --equal 500
 	$(BIN)/python benchmarks/sizes.py demo/store --combiner bench/adaptive --test demo/corpus/test.tsv
 	$(BIN)/python benchmarks/build.py

@@ -15,10 +15,12 @@ import torch
 from lacuna.combiners import SavedCombiner
 from lacuna.combiners.fitting.gate import fit_gate, set_threshold
 from lacuna.combiners.gate import Gate
+from lacuna.combiners.saving_gate import FOLDER as GATE_FOLDER
 from lacuna.combiners.saving_gate import GateManifest, save_gate
 from lacuna.corpora import draw_pairs
 from lacuna.errors import CombinerError
 from lacuna.evaluation import evaluate_systems
+from lacuna.files import check_unused
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
@@ -48,6 +50,7 @@ def add_gate(
     :param translated: At most so many pairs of it are translated for BLEU.
     :raises CombinerError: Every gate costs BLEU; then none is saved.
     """
+    check_unused(Path(combiner.path) / GATE_FOLDER, CombinerError)
     regions = find_regions(memories, seed=seed, progress=progress)
     tokens = collect_gate_tokens(model, memories, combiner, regions, pairs, progress=progress)
     learn, judge = _halves(tokens, seed)

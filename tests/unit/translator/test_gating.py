@@ -12,6 +12,7 @@ from lacuna.analysis.gating import add_gate
 from lacuna.combiners import Gate, Vanilla, load_combiner, load_gate
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
+from lacuna.errors import CombinerError
 from lacuna.index import build_index
 from lacuna.margin import measure_margin, read_margins
 from lacuna.models.adapter import Model
@@ -48,6 +49,8 @@ def gate(model: Model, memory: Memory, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("fit") / "vanilla"
     fit_combiner(FitVanilla(k=4), model, [memory], PAIRS, folder)
     add_gate(model, [memory], load_combiner(folder), PAIRS)
+    with pytest.raises(CombinerError, match="gate"):  # before any work, not after it
+        add_gate(model, [memory], load_combiner(folder), PAIRS)
     return load_gate(folder)[0]
 
 
