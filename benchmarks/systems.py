@@ -145,13 +145,16 @@ def of_transformers(model: Model) -> System:
 
 
 def serve_ctranslate2(pipe: Connection, folder: str, ways: dict[str, Any]) -> None:
-    """Translate what comes through a pipe, for ever: tokens in, tokens out."""
+    """Translate what comes through a pipe until nobody is at its other end: tokens in, tokens out."""
     import ctranslate2
 
     engine = ctranslate2.Translator(folder, device="cpu", **ways)
     beam = {"beam_size": 5, "length_penalty": 1, "max_decoding_length": 200}
     while True:
-        sources, batch = pipe.recv()
+        try:
+            sources, batch = pipe.recv()
+        except EOFError:
+            return
         results = engine.translate_batch(sources, max_batch_size=batch, **beam)
         pipe.send([result.hypotheses[0] for result in results])
 
@@ -182,7 +185,18 @@ def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers
 
 def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[System]:
     """Make everything that is compared; the first is what ratios are taken against."""
-    systems = [of_lacuna("lacuna", model), of_lacuna("lacuna int8", model, int8=True), of_transformers(model)]
+    systems = [of_lacuna("lacuna", model), of_lacuna("lacuna int8", model, int8=True)]
+    if not args.lacuna_only:
+        systems += other_engines(args, model, folder)
+    for size, store, combiner in (("whole", args.memory, args.combiner), ("pruned", args.pruned, args.pruned_combiner)):
+        if store:
+            systems += with_memory(size, model, open_memory(store), combiner)
+    return systems
+
+
+def other_engines(args: argparse.Namespace, model: Model, folder: Path) -> list[System]:
+    """Make systems of transformers and, where the model converts, of CTranslate2."""
+    systems = [of_transformers(model)]
     source = Path(args.model) if args.model else BUNDLED
     ways = [(compute, workers) for compute in ("float32", "int8") for workers in sorted({1, args.threads})]
     for compute, workers in ways:
@@ -192,9 +206,6 @@ def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[S
         except Exception as error:
             print(f"CTranslate2: this model does not convert ({type(error).__name__}: {str(error)[:100]})")
             break
-    for size, store, combiner in (("whole", args.memory, args.combiner), ("pruned", args.pruned, args.pruned_combiner)):
-        if store:
-            systems += with_memory(size, model, open_memory(store), combiner)
     return systems
 
 
