@@ -61,12 +61,11 @@ def make_up(language: str, count: int) -> list[str]:
     return [" ".join(draw.sample(parts, draw.choice((1, 1, 2, 3, 4)))) for _ in range(count)]
 
 
-def read_texts(args: argparse.Namespace, model: Model) -> tuple[list[str], list[str]]:
-    """Give sources, and references where there are any."""
-    wanted = max(args.sentences, getattr(args, "equal", None) or 0)
-    if not args.test:
+def read_texts(test: str | None, wanted: int, model: Model) -> tuple[list[str], list[str]]:
+    """Give so many sources, and references where there are any; without a corpus, made-up sources."""
+    if not test:
         return make_up(model.languages.source if model.languages else "de", wanted), []
-    pairs = list(islice(read_corpus(args.test, languages=model.languages), 4 * wanted))
+    pairs = list(islice(read_corpus(test, languages=model.languages), 4 * wanted))
     fitting = [
         p for p, ids in zip(pairs, model.encode_sources([p.source for p in pairs]), strict=True) if len(ids) < 150
     ]
@@ -150,9 +149,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     use_threads(args.threads)
     model = load_model(args.model)
-    texts, references = read_texts(args, model)
+    texts, references = read_texts(args.test, args.equal or args.sentences, model)
     if args.equal:
-        return check_equal(model, texts[: args.equal])
+        return check_equal(model, texts)
     with tempfile.TemporaryDirectory() as folder:
         systems = make_systems(args, model, Path(folder))
         for batch in args.batch:

@@ -61,7 +61,7 @@ def use_once(args: argparse.Namespace) -> None:
     use_threads(args.threads)
     model = load_model(args.model)
     memory = open_memory(args.use)
-    texts, _ = read_texts(args, model)
+    texts, _ = read_texts(args.test, args.sentences, model)
     combiner, gate = load_combiner(args.combiner).combiner, gate_of(args.combiner)
     systems = [of_lacuna("plain", model), of_lacuna("adaptive", model, memory, combiner)]
     if gate:

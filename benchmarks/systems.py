@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners import Combiner, Gate, Vanilla, load_combiner, load_gate
-from lacuna.decoding import BeamSettings, muster
+from lacuna.decoding import BeamSettings, muster, plan_batches
 from lacuna.errors import CombinerError
 from lacuna.index import Neighborhood, VectorIndex
 from lacuna.models import Model
@@ -127,15 +127,12 @@ def of_transformers(model: Model) -> System:
 
     def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
         sources = model.encode_sources(texts)
-        order = sorted(range(len(sources)), key=lambda n: -len(sources[n]))
         generation = model._generation(settings.beam, settings.length_penalty, settings.max_new_tokens)
         found, tokens = [""] * len(texts), 0
         with torch.inference_mode():
-            for start in range(0, len(order), batch):
-                chosen = order[start : start + batch]
-                for number, output in zip(
-                    chosen, model._generate_batch([sources[n] for n in chosen], generation), strict=True
-                ):
+            for chosen in plan_batches([len(source) for source in sources], batch_size=batch):
+                outputs = model._generate_batch([sources[n] for n in chosen], generation)
+                for number, output in zip(chosen, outputs, strict=True):
                     ended = model.eos_id in output
                     output = output[: output.index(model.eos_id) + 1] if ended else output
                     found[number], tokens = model.decode(output), tokens + len(output)

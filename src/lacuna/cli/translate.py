@@ -45,7 +45,7 @@ def translate(
         bool, typer.Option("--gate", help="Search only where the combiner's gate says so; see lacuna fit --gate.")
     ] = False,
     int8: Annotated[bool, typer.Option("--int8", help="8-bit weights: quicker on a CPU, a little less exact.")] = False,
-    batch_size: Annotated[int, typer.Option(help="Sentences at once.")] = 32,
+    batch_size: Annotated[int, typer.Option(help="Most sentences in a batch.")] = 32,
     languages: LanguagesOption = None,
     device: Device = "auto",
     threads: Threads = None,

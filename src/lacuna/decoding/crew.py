@@ -1,8 +1,8 @@
 """Threads that work side by side, each on its own share of the processor.
 
 A step of a decoder is many small products, and two cores working on one of them mostly wait for each other; two cores
-with a batch each do not. So does the search in a memory run on one core while the other runs the model. Knows nothing
-of what the work is.
+with a batch each do not. And while one of them searches a memory, the other runs the model. Knows nothing of what the
+work is.
 """
 
 from __future__ import annotations

@@ -31,13 +31,14 @@ def run_alike(run: Run, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
     :param run: From tokens and their mask to ``(sequences, length, width)``.
     """
-    groups = group_alike(mask.sum(1).tolist()) if ids.device.type == "cpu" else []
+    lengths: list[int] = mask.sum(1).tolist() if ids.device.type == "cpu" else []
+    groups = group_alike(lengths)
     if len(groups) < 2:
         return run(ids, mask)
     output: torch.Tensor | None = None
     for group in groups:
         rows = torch.tensor(group)
-        longest = int(mask[group[0]].sum())
+        longest = lengths[group[0]]
         found = run(ids[rows, :longest], mask[rows, :longest])
         if output is None:
             output = found.new_zeros(*ids.shape, found.shape[-1])
