@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lacuna.cli.options import Device, Json, LanguagesOption, MemoryPaths, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json
 from lacuna.records import Languages, SentencePair
+
+if TYPE_CHECKING:
+    from lacuna.combiners.saving_gate import GateManifest
 
 
 def fit(
@@ -76,5 +79,12 @@ def fit(
     if made:
         typer.echo(
             f"{into / 'gate'}: searches at {made.searched:.1%} of the steps; BLEU on dev {made.bleu[1]:.2f}, "
-            f"without the gate {made.bleu[0]:.2f} (p of a decline {made.p_decline:.3f})"
+            f"without the gate {made.bleu[0]:.2f} (p of a decline {made.p_decline:.3f}); {_bounds(made)}"
         )
+
+
+def _bounds(gate: GateManifest) -> str:
+    """Say where a gate searches."""
+    behind = "at every step" if gate.reach is None else f"where a translation is at most {gate.reach:g} nats behind"
+    gain = "" if gate.threshold is None else f" and a gain of {gate.threshold:.3f} nats or more is foretold"
+    return f"it searches {behind}{gain}"

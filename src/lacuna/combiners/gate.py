@@ -1,9 +1,11 @@
-"""A gate decides, before any search, whether the memories would have something to say about a query.
+"""A gate decides, before any search, whether the memories would have something to say about a query that matters.
 
-It looks at what costs next to nothing: how sure the model is, and in which region of the keys the query lies: how far
-from its center, how large the margins of the entries there are, and how many of them the model does not know. From
-these a small network foretells the gain of a search: how much more probable the right token would become. Where that
-is below the threshold, no search is made, and the model's word stands. Knows nothing of stores or of search.
+It looks at what costs next to nothing. First, how far an unfinished translation is behind the best of its sentence:
+those far behind hardly ever win, whatever the memories say of them. Then how sure the model is, and in which region of
+the keys the query lies: how far from its center, how large the margins of the entries there are, and how many of them
+the model does not know. From these a small network foretells the gain of a search: how much more probable the right
+token would become. Where that is below the threshold, no search is made, and the model's word stands. Knows nothing of
+stores or of search.
 """
 
 from __future__ import annotations
@@ -47,14 +49,16 @@ class Gate:
     :param network: From normalized features to the foretold gain, in nats.
     :param mean: Of the features, where it was fitted: (features,).
     :param spread: Their standard deviation: (features,).
-    :param threshold: The least gain that is worth a search.
+    :param threshold: The least gain that is worth a search; at minus infinity the network is not asked.
+    :param reach: The most nats that a translation may be behind to be worth a search.
     """
 
     regions: Regions
     network: nn.Sequential
     mean: torch.Tensor
     spread: torch.Tensor
-    threshold: float
+    threshold: float = -torch.inf
+    reach: float = torch.inf
 
     def features(self, keys: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:
         """Give what the network sees, not normalized; see :data:`FEATURES`.
@@ -70,10 +74,18 @@ class Gate:
         return foretold[:, 0]
 
     @torch.inference_mode()
-    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:
-        """Tell which rows are worth a search: (rows,)."""
+    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, behind: torch.Tensor | None = None) -> torch.Tensor:
+        """Tell which rows are worth a search: (rows,).
+
+        :param behind: How much less probable each translation is than the best of its sentence, in nats; without it,
+            none is behind: (rows,).
+        """
+        near = keys.new_ones(len(keys), dtype=torch.bool) if behind is None else behind <= self.reach
+        if self.threshold == -torch.inf:
+            return near
         keys = keys.to(self.mean)
-        return self.gains(self.features(keys, log_probs.to(self.mean.device))) >= self.threshold
+        gains = self.gains(self.features(keys, log_probs.to(self.mean.device)))
+        return near & (gains >= self.threshold).to(near.device)
 
 
 def gate_features(regions: Regions, keys: torch.Tensor, log_p_best: torch.Tensor) -> torch.Tensor:

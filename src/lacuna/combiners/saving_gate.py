@@ -22,9 +22,11 @@ _MANIFEST, _WEIGHTS = "gate.json", "gate.safetensors"
 class GateManifest(Record):
     """A saved gate.
 
-    :param threshold: The least foretold gain that is worth a search, in nats.
-    :param searched: The share of dev tokens that it searched for.
-    :param lost: The share of what searches gain that may be lost.
+    :param threshold: The least foretold gain that is worth a search, in nats; ``None`` where gains are not foretold.
+    :param reach: The most nats that a translation may be behind the best of its sentence to be worth a search; ``None``
+        where it may be any number.
+    :param searched: The share of steps of dev translations that it searched at.
+    :param lost: The share of what searches gain that the threshold may lose.
     :param bleu: Of dev, without the gate and with it.
     :param p_decline: Small if the gate lowers that by more than chance.
     :param model: Fingerprint of the model.
@@ -33,9 +35,10 @@ class GateManifest(Record):
     format: int = 1
     kind: Literal["gate"] = "gate"
     lacuna: str = __version__
-    threshold: float
+    threshold: float | None
+    reach: float | None = None
     searched: float
-    lost: float
+    lost: float = 0.0
     bleu: tuple[float, float]
     p_decline: float
     model: str
@@ -78,7 +81,10 @@ def load_gate(combiner: str | Path) -> tuple[Gate, GateManifest]:
         network = make_gate_network()
         network.load_state_dict({name.removeprefix("network."): tensors.pop(name) for name in _network_names(tensors)})
         regions = Regions(tensors["centers"], tensors["traits"])
-        gate = Gate(regions, network.requires_grad_(False), tensors["mean"], tensors["spread"], manifest.threshold)
+        threshold = -torch.inf if manifest.threshold is None else manifest.threshold
+        reach = torch.inf if manifest.reach is None else manifest.reach
+        network.requires_grad_(False)
+        gate = Gate(regions, network, tensors["mean"], tensors["spread"], threshold, reach)
     except OSError as error:
         raise CombinerError(f"{path}: cannot be read ({error.strerror}); {again}") from error
     except (SafetensorError, RuntimeError, KeyError) as error:

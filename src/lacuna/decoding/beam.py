@@ -73,17 +73,17 @@ def search(
         return []
     limits = [min(settings.limit(len(source)), scorer.max_new_tokens) for source in sources]
 
-    def look(state: State) -> torch.Tensor:
+    def look(state: State, behind: torch.Tensor | None = None) -> torch.Tensor:
         if observe is not None:
             observe(state)
-        return scorer.score(state)
+        return scorer.score(state, behind)
 
     state = scorer.start(sources)
     scores = look(state)
     beams = _Beams(scorer.eos_id, scorer.banned_ids, settings, torch.tensor(limits, device=scores.device))
     while (following := beams.step(scores)) is not None:
         state = scorer.advance(state, following.rows, following.tokens)
-        scores = look(state)
+        scores = look(state, beams.behind)
     return beams.results()
 
 
@@ -94,7 +94,7 @@ class _Beams:
         self._eos_id = eos_id
         self._banned = list(banned)
         self._settings = settings
-        self._history = History()
+        self._history = History(torch.zeros(len(limits), device=limits.device))
         self._finished = Finished(len(limits), settings.beam, limits.device)
         self._step = 0
         self._limits = limits  # (live,)
@@ -114,10 +114,15 @@ class _Beams:
         self._totals, best = totals.masked_fill(hits, _NONE).topk(min(beam, totals.shape[1]))
         goes_on = self._goes_on(length)
         following = links.take(best).keep(goes_on)
-        self._history.steps.append(following)
         self._totals, self._limits, self._live = (part[goes_on] for part in (self._totals, self._limits, self._live))
+        self._history.add(following, (self._totals[:, :1] - self._totals).flatten())
         self._step += 1
         return following if len(self._live) else None
+
+    @property
+    def behind(self) -> torch.Tensor:
+        """How much less probable each row is than the best of its sentence, in nats: ``(rows,)``."""
+        return self._history.behind[-1]
 
     def results(self) -> list[list[Hypothesis]]:
         """Read back what was found."""

@@ -6,7 +6,7 @@ token to first. Knows nothing of how candidates are found or when a search ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,14 @@ class Hypothesis:
     :param score: The sum of ``log_probs`` over the number of tokens to the power of the length penalty.
     :param log_probs: The scorer's natural log-probability of each token.
     :param rows: For each step, the row of the scorer's batch in which the token was scored.
+    :param behind: For each step, how much less probable it was until then than the best of its sentence, in nats.
     """
 
     tokens: tuple[int, ...]
     score: float
     log_probs: tuple[float, ...]
     rows: tuple[int, ...]
+    behind: tuple[float, ...]
 
 
 @dataclass(slots=True)
@@ -77,19 +79,27 @@ class Finished:
         columns = history.follow(_numpy(self._steps)[pick], *ends)
         found: list[list[Hypothesis]] = [[] for _ in range(len(self.scores))]
         scores, lengths = _numpy(self.scores)[pick].tolist(), (_numpy(self._steps)[pick] + 1).tolist()
-        rows, tokens, log_probs = (column.tolist() for column in columns)
+        rows, tokens, log_probs, behind = (column.tolist() for column in columns)
         for n, (sentence, score, length) in enumerate(zip(sentences.tolist(), scores, lengths, strict=True)):
-            parts = (tuple(column[n][:length]) for column in (tokens, log_probs, rows))
-            own_tokens, own_log_probs, own_rows = parts
-            found[sentence].append(Hypothesis(own_tokens, score, own_log_probs, own_rows))
+            own_tokens, *others = (tuple(column[n][:length]) for column in (tokens, log_probs, rows, behind))
+            found[sentence].append(Hypothesis(own_tokens, score, *others))
         return found
 
 
-@dataclass(slots=True)
 class History:
-    """What made the rows of each batch: entry ``t`` holds the choices of step ``t``, one per row of step ``t + 1``."""
+    """What made the rows of each batch: entry ``t`` holds the choices of step ``t``, one per row of step ``t + 1``.
 
-    steps: list[Links] = field(default_factory=list)
+    :param behind: Of the first rows; see :class:`Hypothesis`.
+    """
+
+    def __init__(self, behind: torch.Tensor) -> None:
+        self.steps: list[Links] = []
+        self.behind = [behind]  # of the rows of each step
+
+    def add(self, choices: Links, behind: torch.Tensor) -> None:
+        """Note the choices of a step, and how far behind the rows are that come of them."""
+        self.steps.append(choices)
+        self.behind.append(behind)
 
     def follow(
         self,
@@ -97,14 +107,16 @@ class History:
         rows: NDArray[np.int64],
         tokens: NDArray[np.int64],
         log_probs: NDArray[np.float32],
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Trace hypotheses back from their last choices: rows, tokens and log-probabilities ``(hypotheses, steps)``.
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+        """Trace hypotheses back from their last choices: ``(hypotheses, steps)`` each.
+
+        Gives rows, tokens, log-probabilities, and how far behind they were.
 
         :param steps: The step of each last choice; what lies to the right of it in a row of the answer means nothing.
         """
         shape = (len(steps), int(steps.max(initial=-1)) + 1)
         all_rows, all_tokens = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        all_log_probs = np.zeros(shape, np.float32)
+        all_log_probs, all_behind = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         here = np.zeros_like(rows)
         for step in range(shape[1] - 1, -1, -1):
             ending, before = steps == step, steps > step
@@ -117,7 +129,9 @@ class History:
             all_tokens[ending, step], all_log_probs[ending, step] = tokens[ending], log_probs[ending]
             here[ending] = rows[ending]
             all_rows[:, step] = here
-        return all_rows, all_tokens, all_log_probs
+            present = ending | before
+            all_behind[present, step] = _numpy(self.behind[step])[here[present]]
+        return all_rows, all_tokens, all_log_probs, all_behind
 
 
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:

@@ -42,8 +42,12 @@ class Scorer(Protocol[State]):
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         """Begin one translation for each source, one row each."""
 
-    def score(self, state: State) -> torch.Tensor:
-        """Give log-probabilities ``(rows, vocabulary)``, float32, in a tensor the caller may overwrite."""
+    def score(self, state: State, behind: torch.Tensor | None = None) -> torch.Tensor:
+        """Give log-probabilities ``(rows, vocabulary)``, float32, in a tensor the caller may overwrite.
+
+        :param behind: How much less probable each row's translation is so far than the best of its sentence, in nats:
+            ``(rows,)``. A scorer may take less trouble over rows that are far behind; without it, none is.
+        """
 
     def advance(self, state: State, rows: torch.Tensor, tokens: torch.Tensor) -> State:
         """Go on: new row ``i`` is old row ``rows[i]`` followed by ``tokens[i]``.

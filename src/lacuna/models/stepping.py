@@ -119,8 +119,8 @@ class ModelScorer:
         return ModelState(memory.step(rows, tokens), memory)
 
     @torch.inference_mode()
-    def score(self, state: ModelState) -> torch.Tensor:
-        """Give the log-probabilities of the next token, ``(rows, vocabulary)``."""
+    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
+        """Give the log-probabilities of the next token, ``(rows, vocabulary)``; all rows are worth the same trouble."""
         logits = self._logits(state.keys)
         if logits.device.type != "cpu":
             return logits.log_softmax(-1)

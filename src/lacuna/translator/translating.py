@@ -101,7 +101,7 @@ class Translator:
     def explain(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Step, ...]]:
         """Say why each token of given translations would be chosen, or not."""
         tokens = [tuple(ids) for ids in self.model.encode_targets(targets)]
-        hypotheses = [Hypothesis(ids, 0.0, (), ()) for ids in tokens]
+        hypotheses = [Hypothesis(ids, 0.0, (), (), (0.0,) * len(ids)) for ids in tokens]
         return self._evidence(self.model.encode_sources(sources), hypotheses, 32)
 
     def _evidence(
@@ -113,21 +113,27 @@ class Translator:
             targets = [hypotheses[number].tokens for number in batch]
             forced = self.model.force_decode([sources[number] for number in batch], targets)
             gold = torch.tensor([token for target in targets for token in target])
-            steps = self._steps(forced.keys, gold, forced.log_p_gold.exp().double(), forced.predictions)
+            behind = torch.tensor([gap for number in batch for gap in hypotheses[number].behind])
+            steps = self._steps(forced.keys, gold, forced.log_p_gold.exp().double(), forced.predictions, behind)
             starts = [0, *accumulate(map(len, targets))]
             for place, number in enumerate(batch):
                 results[number] = tuple(steps[starts[place] : starts[place + 1]])
         return results
 
     def _steps(
-        self, keys: torch.Tensor, gold: torch.Tensor, p_model: torch.Tensor, predictions: torch.Tensor
+        self,
+        keys: torch.Tensor,
+        gold: torch.Tensor,
+        p_model: torch.Tensor,
+        predictions: torch.Tensor,
+        behind: torch.Tensor,
     ) -> list[Step]:
         if not self.memories:
             weights, p_knn = torch.zeros(len(gold)), torch.zeros(len(gold))
             neighbors: list[tuple[Neighbor, ...]] = [()] * len(gold)
         else:
             found = find_neighbors(self.memories, keys, self.combiner.k)
-            mass = self.combiner.mass(found.neighbors).double().cpu() * self._searched(keys)[:, None]
+            mass = self.combiner.mass(found.neighbors).double().cpu() * self._searched(keys, behind)[:, None]
             weights = mass.sum(1)
             share = mass / weights.clamp(min=1e-30)[:, None]
             p_knn = (share * (found.neighbors.values.cpu() == gold[:, None])).sum(1)
@@ -142,14 +148,14 @@ class Translator:
             )
         ]
 
-    def _searched(self, keys: torch.Tensor) -> torch.Tensor:
+    def _searched(self, keys: torch.Tensor, behind: torch.Tensor) -> torch.Tensor:
         """Tell for which keys the memories are searched when translating: 1 or 0, (rows,)."""
         if self.gate is None:
             return torch.ones(len(keys))
         with torch.inference_mode():
             wanted = [
-                self.gate.wants(part, self.model.project(part).log_softmax(-1)).cpu()
-                for part in keys.split(_PROJECTED_AT_ONCE)
+                self.gate.wants(part, self.model.project(part).log_softmax(-1), gaps.to(part.device)).cpu()
+                for part, gaps in zip(keys.split(_PROJECTED_AT_ONCE), behind.split(_PROJECTED_AT_ONCE), strict=True)
             ]
         return torch.cat(wanted).double()
 

@@ -119,12 +119,44 @@ def test_a_scorer_may_allow_less_than_the_settings() -> None:
     assert len(found.tokens) == 4
 
 
+class Watching(Scripted):
+    """Notes what it is told of each row, and what is true of it."""
+
+    told: list[tuple[float, float]]
+
+    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+        rows = list(zip(state.seeds, state.tokens, strict=True))
+        totals = [
+            sum(float(self.log_probs(seed, tokens[:n])[token]) for n, token in enumerate(tokens))
+            for seed, tokens in rows
+        ]
+        best = {seed: max(t for t, (own, _) in zip(totals, rows, strict=True) if own == seed) for seed, _ in rows}
+        gaps = [0.0] * len(rows) if behind is None else behind.tolist()
+        for gap, total, (seed, _) in zip(gaps, totals, rows, strict=True):
+            self.told.append((gap, best[seed] - total))
+        return super().score(state)
+
+
+def test_the_scorer_is_told_how_far_behind_rows_are() -> None:
+    scorer = Watching()
+    object.__setattr__(scorer, "told", [])
+    results = search(scorer, [[1], [2], [3]], BeamSettings(beam=3, max_new_tokens=6))
+    told, true = zip(*scorer.told, strict=True)
+    assert told == pytest.approx(true, abs=1e-4)
+    assert max(told) > 0
+    for hypotheses in results:
+        for hypothesis in hypotheses:
+            assert len(hypothesis.behind) == len(hypothesis.tokens)
+            assert hypothesis.behind[0] == 0
+            assert set(hypothesis.behind) <= set(told)
+
+
 class Fixed(Scripted):
     """The same scores at every step."""
 
     scores: tuple[float, ...] = ()
 
-    def score(self, state: Prefixes) -> torch.Tensor:
+    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
         return torch.tensor([self.scores] * len(state.tokens))
 
 
@@ -144,7 +176,7 @@ def test_impossible_tokens_are_never_chosen_nor_turn_into_nan() -> None:
 
 def test_a_search_that_can_only_end_ends() -> None:
     [[found]] = search(fixed(0.0, -math.inf, -math.inf), [[1]], BeamSettings(5))
-    assert found == Hypothesis((0,), 0.0, (0.0,), (0,))
+    assert found == Hypothesis((0,), 0.0, (0.0,), (0,), (0.0,))
 
 
 def test_nothing_allowed_is_an_error() -> None:

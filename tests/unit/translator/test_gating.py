@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
 SHORT = BeamSettings(beam=3, max_new_tokens=12)
+INFINITE = float("inf")
 COMBINER = Vanilla(k=4, knn_weight=0.7, temperature=10.0)
 
 
@@ -56,8 +58,8 @@ def gate(model: Model, memory: Memory, tmp_path_factory: pytest.TempPathFactory)
 
 def test_an_open_gate_changes_nothing_and_a_shut_one_leaves_the_model(model: Model, memory: Memory, gate: Gate) -> None:
     always = Translator(model, [memory], COMBINER, SHORT).translate(SOURCES)
-    opened = Translator(model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=-float("inf")))
-    shut = Translator(model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=float("inf")))
+    opened = Translator(model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=-INFINITE, reach=INFINITE))
+    shut = Translator(model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=INFINITE))
     assert opened.translate(SOURCES) == always
     assert shut.translate(SOURCES) == Translator(model, beam=SHORT).translate(SOURCES)
     assert opened.search_count.searched == opened.search_count.rows > 0
@@ -70,7 +72,7 @@ class Chosen:
 
     rows: tuple[int, ...]
 
-    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:
+    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, behind: torch.Tensor | None) -> torch.Tensor:
         return torch.isin(torch.arange(len(keys)), torch.tensor(self.rows, dtype=torch.long))
 
 
@@ -88,6 +90,34 @@ def test_only_rows_that_are_wanted_are_changed(model: Model, memory: Memory, row
         else:
             assert torch.equal(found[row], without[row])
     assert (gated.count.rows, gated.count.searched) == (4, len(rows))
+
+
+def test_rows_too_far_behind_keep_the_model_s_word(model: Model, memory: Memory, gate: Gate) -> None:
+    plain = ModelScorer(model)
+    gated = KnnScorer(plain, [memory], COMBINER, replace(gate, threshold=-INFINITE, reach=1.0))
+    sources = model.encode_sources(SOURCES[:3])
+    found = gated.score(gated.start(sources), torch.tensor([0.5, 1.5, 1.0]))
+    without, always = (one.score(one.start(sources)) for one in (plain, KnnScorer(plain, [memory], COMBINER)))
+    assert torch.equal(found[1], without[1])
+    torch.testing.assert_close(found[[0, 2]], always[[0, 2]])
+
+
+def test_a_reach_of_everything_changes_nothing(model: Model, memory: Memory, gate: Gate) -> None:
+    always = Translator(model, [memory], COMBINER, SHORT).translate(SOURCES)
+    far, near = (replace(gate, threshold=-INFINITE, reach=reach) for reach in (1e9, 0.0))
+    assert Translator(model, [memory], COMBINER, SHORT, gate=far).translate(SOURCES) == always
+    best_only = Translator(model, [memory], COMBINER, SHORT, gate=near)
+    best_only.translate(SOURCES)
+    assert 0 < best_only.search_count.searched < best_only.search_count.rows / 2  # of a beam of 3
+
+
+def test_evidence_says_what_the_search_for_the_best_translation_said(model: Model, memory: Memory, gate: Gate) -> None:
+    near = replace(gate, threshold=-INFINITE, reach=0.3)
+    translator = Translator(model, [memory], COMBINER, SHORT, gate=near)
+    for result in translator.translate(SOURCES, evidence=True):
+        assert sum(math.log(step.p) for step in result.steps) / len(result.steps) == pytest.approx(
+            result.score, abs=1e-3
+        )
 
 
 def test_evidence_tells_where_nothing_was_searched(model: Model, memory: Memory, gate: Gate) -> None:

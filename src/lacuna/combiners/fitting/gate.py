@@ -46,21 +46,20 @@ def fit_gate(regions: Regions, features: torch.Tensor, gains: torch.Tensor, *, s
         # The mean, not the median: a rare large gain is worth many searches.
         torch.nn.functional.mse_loss(network(normalized)[:, 0], wanted).backward()
         optimizer.step()
-    return Gate(regions, network.requires_grad_(False).eval(), mean, spread, -float("inf"))
+    return Gate(regions, network.requires_grad_(False).eval(), mean, spread)
 
 
-def set_threshold(gate: Gate, features: torch.Tensor, gains: torch.Tensor, loss: float) -> tuple[Gate, float]:
+def set_threshold(gate: Gate, features: torch.Tensor, gains: torch.Tensor, loss: float) -> Gate:
     """Give a gate the highest threshold at which only a share of all that searches gain is lost.
 
     :param features: Of tokens that it has not learned from.
     :param loss: That share, 0 to 1.
-    :return: The gate, and the share of these tokens that it still searches for.
     """
     with torch.no_grad():
         foretold, order = gate.gains(features).sort()
     lost = gains[order].double().cumsum(0)
     allowed = loss * gains.double().sum().clamp(min=0)
     skipped = int((lost <= allowed).nonzero().max()) + 1 if bool((lost <= allowed).any()) else 0
-    threshold = float(foretold[skipped]) if skipped < len(foretold) else float("inf")
-    searched = float((foretold >= threshold).float().mean())
-    return replace(gate, threshold=threshold), searched
+    above = torch.nextafter(foretold[-1], foretold.new_tensor(torch.inf))  # where nothing need be searched for
+    threshold = float(foretold[skipped] if skipped < len(foretold) else above)
+    return replace(gate, threshold=threshold)
