@@ -11,10 +11,10 @@ GIB = 1 << 30
     [
         (0, 512, 16 * GIB, "exact"),
         (3_999, 512, 16 * GIB, "exact"),
-        (4_000, 512, 16 * GIB, "PCAR384,IVF126,PQ192x4fs,Refine(SQfp16)"),
+        (4_000, 512, 16 * GIB, "PCAR320,IVF63,PQ160x4fs,Refine(SQfp16)"),
         (7_999, 256, 16 * GIB, "exact"),
-        (8_000, 256, 16 * GIB, "PCAR192,IVF179,PQ96x4fs,Refine(SQfp16)"),
-        (5_000_000, 512, 12 * GIB, "PCAR384,IVF4472,PQ192x4fs,Refine(SQfp16)"),
+        (8_000, 256, 16 * GIB, "PCAR160,IVF89,PQ80x4fs,Refine(SQfp16)"),
+        (5_000_000, 512, 12 * GIB, "PCAR320,IVF2236,PQ160x4fs,Refine(SQfp16)"),
         (5_000_000, 512, 8 * GIB, "PCAR384,IVF4472,PQ192x4fs"),
         (9_000_000, 511, 8 * GIB, "PCAR382,IVF6000,PQ191x4fs"),
     ],
@@ -41,8 +41,8 @@ def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, ki
         ("IVF1024,PQ64x4fs", 1024, False, 8, 32, None),
         ("OPQ64,IVF4096,PQ64", 4096, False, 8, 32, None),
         ("IVF4096_HNSW32,PQ64", 4096, False, 8, 32, None),
-        ("IVF64,PQ16x4fs,RFlat", 64, False, 6, 16, None),
-        ("IVF64,PQ16x4fs,Refine(SQfp16)", 64, False, 6, 16, None),
+        ("IVF64,PQ16x4fs,RFlat", 64, False, 8, 12, None),
+        ("IVF64,PQ16x4fs,Refine(SQfp16)", 64, False, 8, 12, None),
     ],
 )
 def test_how_a_kind_is_searched(
