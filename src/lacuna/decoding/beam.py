@@ -1,19 +1,18 @@
-"""Beam search, for many sentences at once, over any scorer.
+"""The rules of beam search: which tokens follow which translations, what is finished, and which sentences go on.
 
 Finds token for token what ``generate`` of transformers finds (no sampling, ``early_stopping=False``), the rules for
-ending a search included, but drops each sentence from the batch as soon as it has ended. Knows nothing of text, of
-models or of neighbors: all it sees is log-probabilities.
+ending a search included. Sentences need not have begun together. Knows nothing of scorers: all it sees is
+log-probabilities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import torch
 
-from lacuna.decoding.hypotheses import Finished, History, Hypothesis, Links
-from lacuna.decoding.scorer import Scorer, State
+from lacuna.decoding.hypotheses import ROOT, Finished, Hypothesis, Links, Trails
 from lacuna.decoding.top import top_k
 from lacuna.errors import ModelError, SettingError
 
@@ -56,121 +55,120 @@ class BeamSettings:
         return min(self.max_new_tokens, int(self.max_length_factor * source_length) + self.max_length_offset)
 
 
-@torch.inference_mode()
-def search(
-    scorer: Scorer[State],
-    sources: Sequence[Sequence[int]],
-    settings: BeamSettings,
-    *,
-    observe: Callable[[State], None] | None = None,
-) -> list[list[Hypothesis]]:
-    """Translate a batch of sources: for each up to ``beam`` translations, best first and at least one.
+@dataclass(slots=True)
+class Live:
+    """Sentences that are being searched, and their unfinished translations.
 
-    :param observe: Called once for each step with the state that was scored in it, so that a caller can keep what it
-        wants to find again by step and row (see :class:`Hypothesis`). The state itself is used up afterwards.
+    :param numbers: Which sentences: (live,).
+    :param limits: The most tokens of each: (live,).
+    :param ages: How many tokens each has by now: (live,).
+    :param totals: Log-probabilities of the unfinished translations, best first: (live, width).
+    :param nodes: Where they stand in the trails: (live, width).
     """
-    if not sources:
-        return []
-    limits = [min(settings.limit(len(source)), scorer.max_new_tokens) for source in sources]
 
-    def look(state: State, behind: torch.Tensor | None = None) -> torch.Tensor:
-        if observe is not None:
-            observe(state)
-        return scorer.score(state, behind)
+    numbers: torch.Tensor
+    limits: torch.Tensor
+    ages: torch.Tensor
+    totals: torch.Tensor
+    nodes: torch.Tensor
 
-    state = scorer.start(sources)
-    scores = look(state)
-    beams = _Beams(scorer.eos_id, scorer.banned_ids, settings, torch.tensor(limits, device=scores.device))
-    while (following := beams.step(scores)) is not None:
-        state = scorer.advance(state, following.rows, following.tokens)
-        scores = look(state, beams.behind)
-    return beams.results()
+    @classmethod
+    def begin(cls, numbers: torch.Tensor, limits: torch.Tensor) -> Live:
+        """Begin with one empty translation for each sentence."""
+        ages, totals = torch.zeros_like(numbers), torch.zeros(len(numbers), 1, device=numbers.device)
+        return cls(numbers, limits, ages, totals, torch.full_like(numbers, ROOT)[:, None])
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def join(self, others: Live) -> Live:
+        """Search other sentences as well; they come after these, and have equally many translations each."""
+        return Live(*(torch.cat([getattr(one, part.name) for one in (self, others)]) for part in fields(Live)))
+
+    def behind(self) -> torch.Tensor:
+        """Tell how much less probable each row is than the best of its sentence, in nats: (rows,)."""
+        return (self.totals[:, :1] - self.totals).flatten()
 
 
-class _Beams:
-    """All hypotheses of a batch of sentences."""
+class Beams:
+    """Applies the rules to sentences, and keeps what is finished.
 
-    def __init__(self, eos_id: int, banned: Sequence[int], settings: BeamSettings, limits: torch.Tensor) -> None:
+    :param sentences: How many there are in all.
+    """
+
+    def __init__(
+        self, sentences: int, eos_id: int, banned: Sequence[int], settings: BeamSettings, device: torch.device
+    ) -> None:
         self._eos_id = eos_id
         self._banned = list(banned)
         self._settings = settings
-        self._history = History(torch.zeros(len(limits), device=limits.device))
-        self._finished = Finished(len(limits), settings.beam, limits.device)
-        self._step = 0
-        self._limits = limits  # (live,)
-        self._live = torch.arange(len(limits), device=limits.device)  # sentences still searched
-        # Log-probabilities of unfinished hypotheses, (live, width); the width is 1 at first.
-        self._totals = torch.zeros(len(limits), 1, device=limits.device)
+        self._trails = Trails()
+        self._finished = Finished(sentences, settings.beam, device)
 
-    def step(self, scores: torch.Tensor) -> Links | None:
-        """Take the scores of all rows; give what follows which row, or ``None`` at the end of the search."""
-        totals, links = self._candidates(scores)
-        hits = (links.tokens == self._eos_id) | (self._step + 1 >= self._limits)[:, None]
-        length = (self._step + 1) ** self._settings.length_penalty
+    def step(self, live: Live, scores: torch.Tensor) -> tuple[Live, Links]:
+        """Take the scores of all rows; give the sentences that go on, and what follows which row."""
+        totals, links = self._candidates(live, scores)
+        nodes = live.nodes.flatten()[links.rows]
+        ages = live.ages + 1
+        hits = (links.tokens == self._eos_id) | (ages >= live.limits)[:, None]
+        lengths = ages.double().pow(self._settings.length_penalty).float()
         # Only the best `beam` candidates may finish; the others are there to go on if those end.
-        beam = self._settings.beam
-        ended = totals.masked_fill(~hits, _NONE)[:, :beam] / length
-        self._finished.merge(self._live, ended, links.take(_first(totals, beam)), self._step)
-        self._totals, best = totals.masked_fill(hits, _NONE).topk(min(beam, totals.shape[1]))
-        goes_on = self._goes_on(length)
+        beam = min(self._settings.beam, totals.shape[1])
+        first = Links(*(part[:, :beam] for part in (links.rows, links.tokens, links.log_probs)))
+        ended = totals.masked_fill(~hits, _NONE)[:, :beam] / lengths[:, None]
+        self._finished.merge(live.numbers, ended, nodes[:, :beam], first)
+        unfinished, best = totals.masked_fill(hits, _NONE).topk(beam)
+        goes_on = self._goes_on(live.numbers, unfinished[:, 0], lengths)
         following = links.take(best).keep(goes_on)
-        self._totals, self._limits, self._live = (part[goes_on] for part in (self._totals, self._limits, self._live))
-        self._history.add(following, (self._totals[:, :1] - self._totals).flatten())
-        self._step += 1
-        return following if len(self._live) else None
-
-    @property
-    def behind(self) -> torch.Tensor:
-        """How much less probable each row is than the best of its sentence, in nats: ``(rows,)``."""
-        return self._history.behind[-1]
+        parents = nodes.gather(1, best)[goes_on]
+        kept = Live(live.numbers[goes_on], live.limits[goes_on], ages[goes_on], unfinished[goes_on], parents)
+        grown = self._trails.grow(parents.flatten(), following.tokens, following.log_probs, kept.behind())
+        kept.nodes = grown.view_as(parents)
+        return kept, following
 
     def results(self) -> list[list[Hypothesis]]:
         """Read back what was found."""
-        return self._finished.read(self._history)
+        return self._finished.read(self._trails)
 
-    def _candidates(self, scores: torch.Tensor) -> tuple[torch.Tensor, Links]:
+    def _candidates(self, live: Live, scores: torch.Tensor) -> tuple[torch.Tensor, Links]:
         """Give the best continuations of each sentence, best first: totals and links ``(live, candidates)``."""
         if self._banned:
             scores[:, self._banned] = _NONE
-        live, width = self._totals.shape
+        count, width = live.totals.shape
         # A row can give no more than all of its sentence's candidates. Twice the beam, since half may be end tokens.
         wanted = 2 * self._settings.beam
         gains, tokens = top_k(scores, min(wanted, scores.shape[1]))
         share = gains.shape[1]
-        sums = (self._totals.flatten()[:, None] + gains).view(live, width * share)
+        sums = (live.totals.flatten()[:, None] + gains).view(count, width * share)
         totals, best = sums.topk(min(wanted, width * share))
-        self._check(totals[:, 0])
-        first_rows = torch.arange(live, device=scores.device)[:, None] * width
+        _check(totals[:, 0], live.ages)
+        first_rows = torch.arange(count, device=scores.device)[:, None] * width
         links = Links(
             first_rows + best // share,
-            tokens.view(live, -1).gather(1, best),
-            gains.view(live, -1).gather(1, best),
+            tokens.view(count, -1).gather(1, best),
+            gains.view(count, -1).gather(1, best),
         )
         return totals, links
 
-    def _check(self, best: torch.Tensor) -> None:
-        """Refuse scores that are no log-probabilities, and a sentence that cannot even have a first token."""
-        wrong = best.isnan() | (best == -_NONE)
-        if bool(wrong.any()):
-            raise ModelError(f"step {self._step}: the scorer gave NaN or infinity where log-probabilities are needed")
-        if self._step == 0 and bool((best == _NONE).any()):
-            raise ModelError("no token is allowed to start a translation: all are banned or have no probability")
-
-    def _goes_on(self, length: float) -> torch.Tensor:
+    def _goes_on(self, numbers: torch.Tensor, best: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Tell which sentences must be searched further.
 
         A sentence ends when ``beam`` translations are finished and the best unfinished one, were it to end right here,
         would be no better than the worst of them. A longer one could still be, if the length penalty is positive, but
         transformers takes no notice of that either. With a beam of 1 this is greedy search: what ended was the best
         candidate, so no other of its length is better.
+
+        :param best: Log-probability of the best unfinished translation of each: (live,).
         """
-        finished = self._finished.scores[self._live]
-        best = self._totals[:, 0]
-        improvable = best / length > finished[:, -1]  # -inf while there are fewer than `beam`
+        improvable = best / lengths > self._finished.scores[numbers, -1]  # -inf while there are fewer than `beam`
         return improvable & (best > _NONE)
 
 
-def _first(candidates: torch.Tensor, count: int) -> torch.Tensor:
-    """Give the columns of the first ``count`` candidates of each sentence."""
-    columns = torch.arange(min(count, candidates.shape[1]), device=candidates.device)
-    return columns.expand(len(candidates), -1)
+def _check(best: torch.Tensor, ages: torch.Tensor) -> None:
+    """Refuse scores that are no log-probabilities, and a sentence that cannot even have a first token."""
+    wrong = best.isnan() | (best == -_NONE)
+    if bool(wrong.any()):
+        step = int(ages[wrong].min())
+        raise ModelError(f"step {step}: the scorer gave NaN or infinity where log-probabilities are needed")
+    if bool(((best == _NONE) & (ages == 0)).any()):
+        raise ModelError("no token is allowed to start a translation: all are banned or have no probability")

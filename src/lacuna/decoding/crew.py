@@ -60,11 +60,3 @@ def muster(sentences: int, batch_size: int, prepare: Callable[[int], None] = lam
     threads = torch.get_num_threads()
     workers = max(1, min(threads, batch_size // _LEAST_SENTENCES, sentences // _LEAST_SENTENCES))
     return Crew(workers, threads // workers, prepare)
-
-
-def fair_share(lengths: Sequence[int], workers: int) -> int:
-    """Give the most tokens that a batch may have so that nobody waits long for the last one to end.
-
-    It allows each worker two batches or more. Long sentences are few in a batch then, short ones many.
-    """
-    return max(1, *lengths, -(-sum(lengths) // (2 * workers)))

@@ -1,4 +1,4 @@
-"""The books of a beam search: which token followed which row, and the best finished translations so far.
+"""The books of a beam search: what led to each unfinished translation, and the best finished ones so far.
 
 Everything is a tensor over sentences or rows until the end, when the finished translations are read back from last
 token to first. Knows nothing of how candidates are found or when a search ends.
@@ -7,11 +7,14 @@ token to first. Knows nothing of how candidates are found or when a search ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+# Where a translation without tokens stands.
+ROOT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +24,12 @@ class Hypothesis:
     :param tokens: Its tokens, with the end token unless it was cut off at the greatest length.
     :param score: The sum of ``log_probs`` over the number of tokens to the power of the length penalty.
     :param log_probs: The scorer's natural log-probability of each token.
-    :param rows: For each step, the row of the scorer's batch in which the token was scored.
-    :param behind: For each step, how much less probable it was until then than the best of its sentence, in nats.
+    :param behind: For each token, how much less probable all before it were than the best of its sentence, in nats.
     """
 
     tokens: tuple[int, ...]
     score: float
     log_probs: tuple[float, ...]
-    rows: tuple[int, ...]
     behind: tuple[float, ...]
 
 
@@ -49,89 +50,78 @@ class Links:
         return Links(*(part[sentences].flatten() for part in (self.rows, self.tokens, self.log_probs)))
 
 
+class _Past(NamedTuple):
+    """The tokens on the way to some nodes, last first: ``(nodes, tokens)`` each.
+
+    :param lengths: How many tokens there are; what lies to the right of them in a row means nothing: (nodes,).
+    :param behind: Of the unfinished translations that end with each token.
+    """
+
+    lengths: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    log_probs: NDArray[np.float32]
+    behind: NDArray[np.float32]
+
+
+class Trails:
+    """A tree of tokens: each node stands for an unfinished translation, and knows the one that it goes on from."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._grown: list[tuple[torch.Tensor, ...]] = []
+
+    def grow(
+        self, parents: torch.Tensor, tokens: torch.Tensor, log_probs: torch.Tensor, behind: torch.Tensor
+    ) -> torch.Tensor:
+        """Add nodes and give their numbers, all ``(nodes,)``."""
+        self._grown.append((parents, tokens, log_probs, behind))
+        self._size += len(parents)
+        return torch.arange(self._size - len(parents), self._size, device=parents.device)
+
+    def follow(self, nodes: NDArray[np.int64]) -> _Past:
+        """Go from nodes back to where their translations begin."""
+        grown = (_numpy(torch.cat(parts)) for parts in zip(*self._grown, strict=True))
+        parents, *columns = (np.append(part, part.dtype.type(0)) for part in grown)  # the last one is for ROOT
+        path = []
+        while (nodes > ROOT).any():
+            path.append(nodes)
+            nodes = np.where(nodes > ROOT, parents[nodes], ROOT)
+        steps = np.stack(path, 1) if path else np.zeros((len(nodes), 0), np.int64)
+        return _Past((steps > ROOT).sum(1), *(column[steps] for column in columns))
+
+
 class Finished:
     """The best finished translations of every sentence, best first, at most ``beam`` each."""
 
     def __init__(self, sentences: int, beam: int, device: torch.device) -> None:
         self.scores = torch.full((sentences, beam), float("-inf"), device=device)  # -inf where there is none yet
-        self._steps = torch.zeros(sentences, beam, dtype=torch.long, device=device)
-        self._last = Links(torch.zeros_like(self._steps), torch.zeros_like(self._steps), torch.zeros_like(self.scores))
+        self._nodes = torch.full((sentences, beam), ROOT, device=device)  # what the last token goes on from
+        self._tokens = torch.zeros_like(self._nodes)
+        self._log_probs = torch.zeros_like(self.scores)
 
-    def merge(self, live: torch.Tensor, scores: torch.Tensor, links: Links, step: int) -> None:
-        """Take candidates ``(live sentences, some)`` in where they are better; those at -inf never are."""
-        beam = self.scores.shape[1]
-        merged, best = torch.cat([self.scores[live], scores], 1).topk(beam)
-        steps = torch.full_like(links.rows, step)
-        self.scores[live] = merged
-        for old, new in (
-            (self._steps, steps),
-            (self._last.rows, links.rows),
-            (self._last.tokens, links.tokens),
-            (self._last.log_probs, links.log_probs),
-        ):
-            old[live] = torch.cat([old[live], new], 1).gather(1, best)
+    def merge(self, sentences: torch.Tensor, scores: torch.Tensor, nodes: torch.Tensor, links: Links) -> None:
+        """Take candidates ``(sentences, some)`` in where they are better; those at -inf never are.
 
-    def read(self, history: History) -> list[list[Hypothesis]]:
+        :param nodes: What each candidate goes on from.
+        """
+        merged, best = torch.cat([self.scores[sentences], scores], 1).topk(self.scores.shape[1])
+        self.scores[sentences] = merged
+        for old, new in ((self._nodes, nodes), (self._tokens, links.tokens), (self._log_probs, links.log_probs)):
+            old[sentences] = torch.cat([old[sentences], new], 1).gather(1, best)
+
+    def read(self, trails: Trails) -> list[list[Hypothesis]]:
         """Follow every finished translation back to its start."""
         sentences, places = np.nonzero(np.isfinite(_numpy(self.scores)))
-        pick = (sentences, places)
-        ends = (_numpy(part)[pick] for part in (self._last.rows, self._last.tokens, self._last.log_probs))
-        columns = history.follow(_numpy(self._steps)[pick], *ends)
+        last = (_numpy(part)[sentences, places].tolist() for part in (self.scores, self._tokens, self._log_probs))
+        past = trails.follow(_numpy(self._nodes)[sentences, places])
         found: list[list[Hypothesis]] = [[] for _ in range(len(self.scores))]
-        scores, lengths = _numpy(self.scores)[pick].tolist(), (_numpy(self._steps)[pick] + 1).tolist()
-        rows, tokens, log_probs, behind = (column.tolist() for column in columns)
-        for n, (sentence, score, length) in enumerate(zip(sentences.tolist(), scores, lengths, strict=True)):
-            own_tokens, *others = (tuple(column[n][:length]) for column in (tokens, log_probs, rows, behind))
-            found[sentence].append(Hypothesis(own_tokens, score, *others))
+        for sentence, score, token, log_prob, length, *trail in zip(
+            sentences.tolist(), *last, *(column.tolist() for column in past), strict=True
+        ):
+            tokens, log_probs, behind = (part[:length][::-1] for part in trail)
+            hypothesis = Hypothesis((*tokens, token), score, (*log_probs, log_prob), (0.0, *behind))
+            found[sentence].append(hypothesis)
         return found
-
-
-class History:
-    """What made the rows of each batch: entry ``t`` holds the choices of step ``t``, one per row of step ``t + 1``.
-
-    :param behind: Of the first rows; see :class:`Hypothesis`.
-    """
-
-    def __init__(self, behind: torch.Tensor) -> None:
-        self.steps: list[Links] = []
-        self.behind = [behind]  # of the rows of each step
-
-    def add(self, choices: Links, behind: torch.Tensor) -> None:
-        """Note the choices of a step, and how far behind the rows are that come of them."""
-        self.steps.append(choices)
-        self.behind.append(behind)
-
-    def follow(
-        self,
-        steps: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        tokens: NDArray[np.int64],
-        log_probs: NDArray[np.float32],
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-        """Trace hypotheses back from their last choices: ``(hypotheses, steps)`` each.
-
-        Gives rows, tokens, log-probabilities, and how far behind they were.
-
-        :param steps: The step of each last choice; what lies to the right of it in a row of the answer means nothing.
-        """
-        shape = (len(steps), int(steps.max(initial=-1)) + 1)
-        all_rows, all_tokens = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        all_log_probs, all_behind = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-        here = np.zeros_like(rows)
-        for step in range(shape[1] - 1, -1, -1):
-            ending, before = steps == step, steps > step
-            if before.any():
-                made = self.steps[step]
-                source = here[before]
-                all_tokens[before, step] = _numpy(made.tokens)[source]
-                all_log_probs[before, step] = _numpy(made.log_probs)[source]
-                here[before] = _numpy(made.rows)[source]
-            all_tokens[ending, step], all_log_probs[ending, step] = tokens[ending], log_probs[ending]
-            here[ending] = rows[ending]
-            all_rows[:, step] = here
-            present = ending | before
-            all_behind[present, step] = _numpy(self.behind[step])[here[present]]
-        return all_rows, all_tokens, all_log_probs, all_behind
 
 
 def _numpy(tensor: torch.Tensor) -> NDArray[Any]:

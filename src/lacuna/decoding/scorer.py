@@ -39,6 +39,10 @@ class Scorer(Protocol[State]):
     def max_new_tokens(self) -> int:
         """The most tokens a translation can have, the end token included."""
 
+    @property
+    def joins(self) -> bool:
+        """Whether states that have come differently far can be joined."""
+
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         """Begin one translation for each source, one row each."""
 
@@ -52,5 +56,9 @@ class Scorer(Protocol[State]):
     def advance(self, state: State, rows: torch.Tensor, tokens: torch.Tensor) -> State:
         """Go on: new row ``i`` is old row ``rows[i]`` followed by ``tokens[i]``.
 
-        Old rows may be taken several times or not at all; a sentence none of whose rows is taken has ended.
+        Old rows may be taken several times or not at all; a sentence none of whose rows is taken has ended. Sentences
+        stay in their order.
         """
+
+    def join(self, state: State, others: State) -> State:
+        """Go on with the rows of both, those of ``others`` last; each sentence has equally many. Uses both up."""

@@ -1,13 +1,12 @@
-"""A decoder step of our own for the families whose layers are built like BART's: Marian, FSMT, BART, mBART, M2M100.
+"""A decoder of our own for the families whose layers are built like BART's: Marian, FSMT, BART, mBART, M2M100.
 
-Computes what transformers computes, but keeps the source's keys and values once for each sentence instead of once for
-each unfinished translation, and moves caches between two buffers instead of allocating them anew at every step. Knows
-the weights of a decoder; nothing of encoders, projections or scores.
+Reads the weights from a model of transformers and brings them into the form that stepping wants. Knows nothing of what
+was decoded so far, nor of encoders, projections or scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +24,6 @@ from transformers import (
 )
 
 from lacuna.models.linears import join_linears
-
-# Caches grow by so many tokens at a time.
-_GROWTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,101 +144,3 @@ def _plain(module: nn.Module) -> bool:
         if isinstance(module, kind):
             return type(module) is kind
     return not hasattr(module, "weight")
-
-
-class FastMemory:
-    """What a :class:`FastDecoder` has seen so far, for all rows."""
-
-    def __init__(self, decoder: FastDecoder, encoded: torch.Tensor, mask: torch.Tensor) -> None:
-        self._decoder = decoder
-        self._sources = [
-            [_heads(part, layer.cross.heads) for part in layer.cross.key_value(encoded).chunk(2, -1)]
-            for layer in decoder.layers
-        ]  # keys and values: (sentences, heads, source, head) each
-        self._mask = None if bool(mask.all()) else mask.bool()[:, None, None, :]  # (sentences, 1, 1, source)
-        self._owners = torch.arange(len(mask), device=mask.device)  # the sentence of each row
-        self._sentences = len(mask)
-        self._length = 0
-        heads = decoder.layers[0].own.heads
-        shape = (2, len(mask), heads, 0, encoded.shape[-1] // heads)
-        self._own = [encoded.new_empty(shape) for _ in decoder.layers]  # (keys and values, rows, heads, room, head)
-        self._spare = encoded.new_empty(0)
-
-    def begin(self, start_ids: Sequence[int]) -> torch.Tensor:
-        """Decode the forced start, one row for each sentence; give the keys."""
-        same = self._owners
-        steps = [self.step(same, torch.full_like(same, token)) for token in start_ids]
-        return steps[-1]
-
-    def step(self, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Go on with ``tokens`` after ``rows``; give the keys ``(rows, dimension)``."""
-        self._make_room()
-        self._select(rows)
-        x = self._decoder.embed(tokens, self._length)
-        for number in range(len(self._own)):
-            x = self._run_layer(number, x)
-        self._length += 1
-        return x if self._decoder.final_norm is None else self._decoder.final_norm(x)
-
-    def _run_layer(self, number: int, x: torch.Tensor) -> torch.Tensor:
-        layer = self._decoder.layers[number]
-        blocks: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
-            lambda y: self._read_own(layer.own, self._own[number], y),
-            lambda y: self._read_source(layer.cross, self._sources[number], y),
-            lambda y: layer.fc2(layer.activation(layer.fc1(y))),
-        )
-        for block, norm in zip(blocks, layer.norms, strict=True):
-            x = x + block(norm(x)) if self._decoder.norm_first else norm(x + block(x))
-        return x
-
-    def _read_own(self, attention: _OwnAttention, cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        made = attention.query_key_value(x).view(len(x), 3, attention.heads, -1)
-        cache[:, :, :, self._length] = made[:, 1:].transpose(0, 1)
-        keys, values = cache[:, :, :, : self._length + 1]
-        read = F.scaled_dot_product_attention(made[:, 0, :, None], keys, values)  # (rows, heads, 1, head)
-        return attention.out(read.flatten(1))
-
-    def _read_source(self, attention: _SourceAttention, source: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-        queries = attention.query(x).view(self._sentences, -1, attention.heads, source[0].shape[-1]).transpose(1, 2)
-        read = F.scaled_dot_product_attention(queries, source[0], source[1], attn_mask=self._mask)
-        return attention.out(read.transpose(1, 2).reshape(len(x), -1))  # each sentence's rows stand together
-
-    def _make_room(self) -> None:
-        if self._length == self._own[0].shape[3]:
-            self._own = [F.pad(cache, (0, 0, 0, _GROWTH)) for cache in self._own]
-
-    def _select(self, rows: torch.Tensor) -> None:
-        """Make ``rows`` the rows of all caches."""
-        if len(rows) == len(self._owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
-            return
-        for number, cache in enumerate(self._own):
-            chosen = self._room((2, len(rows), *cache.shape[2:]), cache)
-            torch.index_select(cache, 1, rows, out=chosen)
-            # What one layer leaves behind is where the next one goes.
-            self._own[number], self._spare = chosen, cache
-        owners = self._owners[rows]
-        if not torch.equal(owners, self._owners):
-            self._select_sentences(owners)
-
-    def _room(self, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-        needed = torch.Size(shape).numel()
-        if self._spare.numel() < needed:
-            return like.new_empty(shape)
-        return self._spare.view(-1)[:needed].view(shape)
-
-    def _select_sentences(self, owners: torch.Tensor) -> None:
-        """Keep the sentences that still have rows; where those are not equally many, give each row its own copy."""
-        kept = owners.unique_consecutive()
-        if len(owners) % len(kept) or not torch.equal(owners, kept.repeat_interleave(len(owners) // len(kept))):
-            kept = owners
-        if len(kept) != self._sentences or not torch.equal(kept, torch.arange(len(kept), device=kept.device)):
-            self._sources = [[part[kept] for part in parts] for parts in self._sources]
-            self._mask = None if self._mask is None else self._mask[kept]
-        self._sentences = len(kept)
-        self._owners = torch.arange(len(kept), device=kept.device).repeat_interleave(len(owners) // len(kept))
-
-
-def _heads(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """Split ``(batch, length, width)`` into ``(batch, heads, length, head)``, laid out for reading."""
-    split: torch.Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
-    return split

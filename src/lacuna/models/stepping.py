@@ -16,7 +16,8 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
-from lacuna.models.fast_step import FastDecoder, FastMemory
+from lacuna.models.fast_memory import FastMemory
+from lacuna.models.fast_step import FastDecoder
 from lacuna.models.linears import Linear, make_linear, with_int8_layers
 
 
@@ -100,6 +101,11 @@ class ModelScorer:
         """The most tokens a translation can have besides its forced start."""
         return self._model.max_length - len(self._model.start_ids)
 
+    @property
+    def joins(self) -> bool:
+        """Whether sentences may begin while others are under way; the caches of transformers are all of one length."""
+        return self._fast is not None
+
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
         """Encode the sources and decode the forced start of each translation."""
@@ -117,6 +123,16 @@ class ModelScorer:
         if memory is None:
             raise ModelError("this state was advanced before; go on from the state that came of it")
         return ModelState(memory.step(rows, tokens), memory)
+
+    @torch.inference_mode()
+    def join(self, state: ModelState, others: ModelState) -> ModelState:
+        """Go on with the rows of both; uses both up."""
+        memory, other = state.memory, others.memory
+        state.memory = others.memory = None
+        if not isinstance(memory, FastMemory) or not isinstance(other, FastMemory):
+            raise ModelError("only states of our own decoder that were not advanced before can be joined")
+        memory.join(other)
+        return ModelState(torch.cat([state.keys, others.keys]), memory)
 
     @torch.inference_mode()
     def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:

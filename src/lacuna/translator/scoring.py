@@ -64,6 +64,11 @@ class KnnScorer:
         """The most tokens a translation can have."""
         return self._plain.max_new_tokens
 
+    @property
+    def joins(self) -> bool:
+        """Whether sentences may begin while others are under way."""
+        return self._plain.joins
+
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
         """Begin as the model does."""
         return self._plain.start(sources)
@@ -71,6 +76,10 @@ class KnnScorer:
     def advance(self, state: ModelState, rows: torch.Tensor, tokens: torch.Tensor) -> ModelState:
         """Go on as the model does."""
         return self._plain.advance(state, rows, tokens)
+
+    def join(self, state: ModelState, others: ModelState) -> ModelState:
+        """Go on with both as the model does."""
+        return self._plain.join(state, others)
 
     @torch.inference_mode()
     def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:

@@ -101,7 +101,7 @@ class Translator:
     def explain(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Step, ...]]:
         """Say why each token of given translations would be chosen, or not."""
         tokens = [tuple(ids) for ids in self.model.encode_targets(targets)]
-        hypotheses = [Hypothesis(ids, 0.0, (), (), (0.0,) * len(ids)) for ids in tokens]
+        hypotheses = [Hypothesis(ids, 0.0, (), (0.0,) * len(ids)) for ids in tokens]
         return self._evidence(self.model.encode_sources(sources), hypotheses, 32)
 
     def _evidence(

@@ -27,6 +27,7 @@ class Scripted:
     max_new_tokens: int = 50
     eos_id: int = EOS
     eos_bonus: float = 0.0
+    joins: bool = True
 
     def log_probs(self, seed: int, prefix: Sequence[int]) -> torch.Tensor:
         logits = np.random.default_rng([seed, len(prefix), *prefix]).normal(size=self.vocabulary_size) * 2
@@ -38,6 +39,9 @@ class Scripted:
 
     def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
         return torch.stack([self.log_probs(*each) for each in zip(state.seeds, state.tokens, strict=True)])
+
+    def join(self, state: Prefixes, others: Prefixes) -> Prefixes:
+        return Prefixes(state.seeds + others.seeds, state.tokens + others.tokens)
 
     def advance(self, state: Prefixes, rows: torch.Tensor, tokens: torch.Tensor) -> Prefixes:
         pairs = list(zip(rows.tolist(), tokens.tolist(), strict=True))

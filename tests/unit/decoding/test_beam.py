@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lacuna.decoding import BeamSettings, Hypothesis, Scorer, search
+from lacuna.decoding.searching import Room
 from lacuna.errors import ModelError, SettingError
 from unit.decoding.scripted import EOS, Prefixes, Scripted, all_translations
 
@@ -47,26 +48,38 @@ def test_a_batch_finds_what_single_sentences_find(seeds: list[int], beam: int, p
     assert [[h.log_probs for h in each] for each in together] == [[h.log_probs for h in each] for each in alone]
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    seeds=st.lists(SEEDS, min_size=1, max_size=9),
+    beam=st.integers(1, 6),
+    penalty=PENALTIES,
+    room=st.builds(Room, st.integers(1, 5), st.none() | st.integers(1, 30)),
+    joins=st.booleans(),
+    size=st.integers(2, 9),
+)
+def test_it_does_not_matter_who_else_is_searched_or_since_when(
+    seeds: list[int], beam: int, penalty: float, room: Room, joins: bool, size: int
+) -> None:
+    scorer, chosen = Scripted(size, joins=joins, eos_bonus=0.5), BeamSettings(beam, penalty, max_new_tokens=10)
+    sources = [[seed] * (1 + seed % 7) for seed in seeds]
+    ended: list[int] = []
+    found = search(scorer, sources, chosen, room=room, done=ended.append)
+    assert found == [search(scorer, [source], chosen)[0] for source in sources]
+    assert sum(ended) == len(seeds)
+
+
 @settings(max_examples=30, deadline=None)
 @given(seeds=st.lists(SEEDS, min_size=1, max_size=5), beam=st.integers(1, 5))
-def test_rows_lead_to_the_probabilities_a_token_was_chosen_by(seeds: list[int], beam: int) -> None:
+def test_each_token_has_the_probability_it_was_chosen_by(seeds: list[int], beam: int) -> None:
     scorer = Scripted(7, eos_bonus=1.0)
-    steps: list[tuple[Prefixes, torch.Tensor]] = []
-    found = search(
-        scorer,
-        [[seed] for seed in seeds],
-        BeamSettings(beam, max_new_tokens=10),
-        observe=lambda state: steps.append((state, scorer.score(state))),
-    )
+    found = search(scorer, [[seed] for seed in seeds], BeamSettings(beam, max_new_tokens=10))
     for seed, hypotheses in zip(seeds, found, strict=True):
         for hypothesis in hypotheses:
-            assert len(hypothesis.tokens) == len(hypothesis.log_probs) == len(hypothesis.rows)
-            for step, (token, row) in enumerate(zip(hypothesis.tokens, hypothesis.rows, strict=True)):
-                state, scores = steps[step]
-                assert state.seeds[row] == seed
-                assert state.tokens[row] == hypothesis.tokens[:step]
-                assert hypothesis.log_probs[step] == float(scores[row, token])
-            assert hypothesis.score == pytest.approx(sum(hypothesis.log_probs) / len(hypothesis.tokens), abs=1e-5)
+            expected = [
+                float(scorer.log_probs(seed, hypothesis.tokens[:n])[token]) for n, token in enumerate(hypothesis.tokens)
+            ]
+            assert list(hypothesis.log_probs) == expected
+            assert hypothesis.score == pytest.approx(sum(expected) / len(expected), abs=1e-5)
 
 
 @settings(max_examples=30, deadline=None)
@@ -82,18 +95,44 @@ def test_beam_one_is_greedy(seed: int) -> None:
     assert found.tokens == tuple(tokens)
 
 
+class Counting(Scripted):
+    """Notes how many rows each step has."""
+
+    rows: list[int]
+
+    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+        self.rows.append(len(state.tokens))
+        return super().score(state)
+
+
+def counting(joins: bool) -> Counting:
+    scorer = Counting(8, eos_bonus=3.0, joins=joins)
+    object.__setattr__(scorer, "rows", [])
+    return scorer
+
+
 def test_finished_sentences_leave_the_batch() -> None:
-    rows: list[int] = []
-    found = search(
-        Scripted(8, eos_bonus=3.0),
-        [[seed] for seed in range(12)],
-        BeamSettings(3, max_new_tokens=40),
-        observe=lambda state: rows.append(len(state.tokens)),
-    )
-    assert rows[:2] == [12, 36]
-    assert rows[1:] == sorted(rows[1:], reverse=True)
-    assert rows[-1] < 36
+    scorer = counting(joins=True)
+    found = search(scorer, [[seed] for seed in range(12)], BeamSettings(3, max_new_tokens=40))
+    assert scorer.rows[:2] == [12, 36]
+    assert scorer.rows[1:] == sorted(scorer.rows[1:], reverse=True)
+    assert scorer.rows[-1] < 36
     assert all(len(hypotheses) == 3 for hypotheses in found)
+
+
+def test_others_take_the_places_of_finished_sentences() -> None:
+    refilled, emptied = counting(joins=True), counting(joins=False)
+    for scorer in (refilled, emptied):
+        search(scorer, [[seed] for seed in range(40)], BeamSettings(3, max_new_tokens=40), room=Room(8))
+        assert max(scorer.rows) == 8 * 3
+    assert sum(refilled.rows) == sum(emptied.rows)
+    assert len(refilled.rows) < len(emptied.rows)
+
+
+def test_no_more_source_tokens_at_once_than_there_is_room_for() -> None:
+    scorer = counting(joins=True)
+    search(scorer, [[seed] * 10 for seed in range(9)], BeamSettings(3, max_new_tokens=9), room=Room(8, tokens=45))
+    assert max(scorer.rows) == 4 * 3
 
 
 def test_the_same_search_twice_finds_the_same() -> None:
@@ -176,7 +215,7 @@ def test_impossible_tokens_are_never_chosen_nor_turn_into_nan() -> None:
 
 def test_a_search_that_can_only_end_ends() -> None:
     [[found]] = search(fixed(0.0, -math.inf, -math.inf), [[1]], BeamSettings(5))
-    assert found == Hypothesis((0,), 0.0, (0.0,), (0,), (0.0,))
+    assert found == Hypothesis((0,), 0.0, (0.0,), (0.0,))
 
 
 def test_nothing_allowed_is_an_error() -> None:

@@ -9,18 +9,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.decoding import BeamSettings, Crew, decode_all, muster, plan_batches
-from lacuna.decoding.crew import fair_share
+from lacuna.decoding import BeamSettings, Crew, decode_all, muster
+from lacuna.decoding.batches import deal
 from unit.decoding.scripted import Scripted
 
 
 @given(lengths=st.lists(st.integers(1, 200), max_size=100), workers=st.integers(1, 8))
-def test_no_batch_is_more_than_a_worker_s_half(lengths: list[int], workers: int) -> None:
-    share = fair_share(lengths, workers)
-    for batch in plan_batches(lengths, batch_size=1000, max_tokens=share):
-        padded = len(batch) * lengths[batch[0]]
-        assert padded <= share
-        assert len(batch) == 1 or padded <= max(max(lengths), sum(lengths) / (2 * workers) + 1)
+def test_all_workers_have_equally_much_to_do(lengths: list[int], workers: int) -> None:
+    shares = deal(lengths, workers)
+    assert sorted(number for share in shares for number in share) == list(range(len(lengths)))
+    assert len(shares) == min(workers, len(lengths))
+    amounts = [sum(lengths[number] for number in share) for share in shares]
+    assert max(amounts, default=0) - min(amounts, default=0) <= max(lengths, default=0)
+
+
+def test_no_share_is_so_large_that_its_books_fill_the_memory() -> None:
+    shares = deal([3] * 5000, 2)
+    assert {len(share) for share in shares[:-2]} == {1024}
+    assert sum(map(len, shares)) == 5000
 
 
 def test_everything_is_done_once_by_several_threads() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lacuna.decoding import BeamSettings, Hypothesis, Scorer, decode_all, search
+from lacuna.decoding.searching import Room
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
 from lacuna.models.fast_step import LAYOUTS, FastDecoder
@@ -85,14 +86,62 @@ def test_a_batch_finds_what_single_sentences_find(ending_model: Model) -> None:
     assert [[h.tokens for h in each] for each in together] == [[h.tokens for h in each] for each in alone]
 
 
+class Recording(ModelScorer):
+    """Keeps the keys of every step."""
+
+    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
+        self.keys = [*getattr(self, "keys", []), state.keys]
+        return super().score(state, behind)
+
+
 def test_keys_are_those_of_forced_decoding(model: Model, sources: list[list[int]]) -> None:
-    steps: list[ModelState] = []
-    found = search(ModelScorer(model), sources, BeamSettings(3, max_new_tokens=6), observe=steps.append)
+    scorer = Recording(model)
+    found = [search(scorer, [source], BeamSettings(1, max_new_tokens=6))[0] for source in sources]
     forced = model.force_decode(sources, [list(hypotheses[0].tokens) for hypotheses in found])
-    keys = [steps[step].keys[row] for each in found for step, row in enumerate(each[0].rows)]
-    torch.testing.assert_close(torch.stack(keys), forced.keys, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(torch.cat(scorer.keys), forced.keys, atol=1e-4, rtol=1e-4)
     log_probs = torch.tensor([value for each in found for value in each[0].log_probs])
     torch.testing.assert_close(log_probs, forced.log_p_gold, atol=1e-4, rtol=1e-4)
+
+
+def test_what_is_joined_goes_on_as_it_would_alone(model: Model, sources: list[list[int]]) -> None:
+    scorer = ModelScorer(model)
+    if not scorer.joins:
+        with pytest.raises(ModelError, match="only states of our own decoder"):
+            scorer.join(scorer.start(sources[:1]), scorer.start(sources[1:]))
+        return
+    ways = [  # rows and tokens of each step, of the two and then of both; at last the first two sentences have ended
+        [([0, 0, 1, 1], [4, 5, 6, 7]), ([1, 0, 2, 2], [5, 5, 9, 4]), ([0, 0, 3, 2], [8, 4, 5, 6]), ([2, 3], [4, 4])],
+        [([0, 0, 1, 1], [5, 4, 7, 7]), ([0, 1, 3, 3], [9, 8, 4, 6]), ([1, 1, 2, 3], [7, 5, 5, 4])],
+    ]
+
+    def walk(which: int, steps: slice) -> ModelState:
+        state = scorer.start([sources[:2], sources[2:4]][which])
+        for rows, tokens in ways[which][steps]:
+            state = scorer.advance(state, torch.tensor(rows), torch.tensor(tokens))
+        return state
+
+    both = scorer.join(walk(0, slice(2)), walk(1, slice(1)))
+    torch.testing.assert_close(both.keys, torch.cat([walk(0, slice(2)).keys, walk(1, slice(1)).keys]))
+    for first, second in ((2, 1), (3, 2)):
+        rows = ways[0][first][0] + [4 + row for row in ways[1][second][0]]
+        tokens = ways[0][first][1] + ways[1][second][1]
+        before = len(both.keys)
+        assert before == 8
+        both = scorer.advance(both, torch.tensor(rows), torch.tensor(tokens))
+        alone = torch.cat([walk(0, slice(first + 1)).keys, walk(1, slice(second + 1)).keys])
+        torch.testing.assert_close(both.keys, alone, atol=1e-5, rtol=1e-4)
+    # The first group has ended: only rows of the second are taken.
+    last = scorer.advance(both, torch.tensor([2, 5]), torch.tensor([6, 6]))
+    assert len(last.keys) == 2
+
+
+@pytest.mark.parametrize("room", [1, 2, 3])
+def test_sentences_that_begin_later_find_what_they_find_alone(ending_model: Model, room: int) -> None:
+    scorer, chosen = ModelScorer(ending_model), BeamSettings(3, max_new_tokens=15)
+    sources = ending_model.encode_sources(SOURCES)
+    found = search(scorer, sources, chosen, room=Room(room))
+    alone = [search(scorer, [source], chosen)[0] for source in sources]
+    assert [[h.tokens for h in each] for each in found] == [[h.tokens for h in each] for each in alone]
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -131,7 +180,7 @@ def test_a_state_can_be_scored_again_but_not_advanced_again(zoo: Zoo) -> None:
 
 def test_a_source_too_long_is_an_error(zoo: Zoo) -> None:
     model = zoo.model("marian")
-    with pytest.raises(ModelError, match="source 1 has 65 tokens"):
+    with pytest.raises(ModelError, match="source 0 has 65 tokens"):
         search(ModelScorer(model), [[3], [3] * 65], BeamSettings())
 
 
