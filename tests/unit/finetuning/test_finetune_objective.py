@@ -91,6 +91,8 @@ def test_no_dropout_is_no_noise(zoo: Zoo, kind: str) -> None:
     for module in model.hf.modules():
         if "Attention" in type(module).__name__ and isinstance(getattr(module, "dropout", None), float):
             module.dropout = 0.0  # type: ignore[assignment]
+        if isinstance(getattr(module, "layerdrop", None), float):
+            module.layerdrop = 0.0  # type: ignore[assignment]
     model.hf.train()
     assert batch_negative_log_likelihood(model, toy_batch(model)) == pytest.approx(still, rel=1e-6)
     set_dropout(model.hf, 0.5)

@@ -63,7 +63,7 @@ def _start_with(batch: Batch, start_ids: tuple[int, ...]) -> tuple[torch.Tensor,
 
 
 def set_dropout(network: nn.Module, dropout: float) -> None:
-    """Use another dropout in every layer; within attention, whose dropout is a setting of its own, none changes."""
+    """Use another dropout in every layer; that within attention and that of whole layers are settings of their own."""
     for module in network.modules():
         if isinstance(module, nn.Dropout):
             module.p = dropout
