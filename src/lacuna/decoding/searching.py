@@ -57,7 +57,7 @@ def search(
     """Translate sources: for each up to ``beam`` translations, best first and at least one.
 
     :param room: Without it, all at once.
-    :param done: Called after each step with the number of sentences that have ended in it.
+    :param done: Called after each step in which sentences have ended with their number.
     """
     if not sources:
         return []
@@ -73,7 +73,9 @@ def search(
             running.begin(taken)
         if running.sentences:
             running.step()
-        done(before + len(taken) - running.sentences)
+        ended = before + len(taken) - running.sentences
+        if ended:
+            done(ended)
     return running.results()
 
 

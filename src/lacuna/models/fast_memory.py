@@ -28,7 +28,8 @@ class FastMemory:
 
     def begin(self, start_ids: Sequence[int]) -> torch.Tensor:
         """Decode the forced start, one row for each sentence; give the keys."""
-        same = torch.arange(sum(group.rows for group in self._groups), device=self._groups[0].device)
+        [group] = self._groups
+        same = torch.arange(group.rows, device=group.device)
         steps = [self.step(same, torch.full_like(same, token)) for token in start_ids]
         return steps[-1]
 
