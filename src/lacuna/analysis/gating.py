@@ -27,9 +27,9 @@ from lacuna.records import SentencePair
 from lacuna.translator import Memory, Translator
 from lacuna.translator.gating import GateTokens, collect_gate_tokens, find_regions
 
-# How many nats a translation may be behind the best of its sentence, boldest first. One nat passed on dev, but the
-# translation that wins is that far behind at one step in twenty, and on test BLEU fell.
-REACHES = (1.5, 2.0, 3.0, 5.0)
+# How many nats a translation may be behind the best of its sentence, boldest first. Less than two passed on dev, but on
+# other texts BLEU fell now and then: the translation that wins is too often that far behind.
+REACHES = (2.0, 3.0, 5.0)
 # Shares of what all searches gain that a gate may lose, boldest first.
 LOSSES = (0.08, 0.04, 0.02, 0.01, 0.005)
 # The best of several gates on dev is a little worse elsewhere: what is to be no significant decline there must not look
