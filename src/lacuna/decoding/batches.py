@@ -12,8 +12,7 @@ from lacuna.decoding.beam import BeamSettings
 from lacuna.decoding.crew import Crew
 from lacuna.decoding.hypotheses import Hypothesis
 from lacuna.decoding.scorer import Scorer, State
-from lacuna.decoding.searching import Room, search
-from lacuna.errors import SettingError
+from lacuna.decoding.searching import Room, longest_first, search
 from lacuna.progress import SILENT, Progress
 
 # Sentences that a worker takes at a time; what was tried for all of them is remembered until they have ended.
@@ -23,22 +22,18 @@ _LARGEST_SHARE = 1024
 def plan_batches(lengths: Sequence[int], *, batch_size: int = 32, max_tokens: int | None = None) -> list[list[int]]:
     """Sort sentences by length, longest first, and cut them into batches; give the sentences' numbers.
 
-    The longest go first, so that a lack of memory shows at once and not after an hour.
-
     :param batch_size: The most sentences in a batch.
     :param max_tokens: The most source tokens in a batch, fillers included; a longer sentence goes alone.
     """
-    if batch_size < 1 or (max_tokens is not None and max_tokens < 1):
-        raise SettingError(f"batch_size and max_tokens must be 1 or more, got {batch_size} and {max_tokens}")
+    room = Room(batch_size, max_tokens)
     batches: list[list[int]] = []
-    room = 0
-    for number in sorted(range(len(lengths)), key=lambda n: (-lengths[n], n)):
-        if room == 0:
+    left = 0
+    for number in longest_first(lengths):
+        if left == 0:
             batches.append([])
-            fitting = batch_size if max_tokens is None else max_tokens // max(1, lengths[number])
-            room = max(1, min(batch_size, fitting))
+            left = room.holds(lengths[number])
         batches[-1].append(number)
-        room -= 1
+        left -= 1
     return batches
 
 
@@ -85,7 +80,7 @@ def deal(lengths: Sequence[int], workers: int) -> list[list[int]]:
 
     :return: The numbers of the sentences of each share.
     """
-    order = sorted(range(len(lengths)), key=lambda n: (-lengths[n], n))
+    order = longest_first(lengths)
     most = workers * _LARGEST_SHARE
     hands = [order[start : start + most] for start in range(0, len(order), most)]
     return [hand[place::workers] for hand in hands for place in range(min(workers, len(hand)))]

@@ -33,6 +33,11 @@ class Room:
         if self.sentences < 1 or (self.tokens is not None and self.tokens < 1):
             raise SettingError(f"batch_size and max_tokens must be 1 or more, got {self.sentences} and {self.tokens}")
 
+    def holds(self, longest: int) -> int:
+        """Tell how many sentences there is room for, at least one, if the longest source has so many tokens."""
+        fitting = self.sentences if self.tokens is None else min(self.sentences, self.tokens // max(1, longest))
+        return max(1, fitting)
+
     def left(self, busy: int, longest: int) -> int:
         """Tell how many more sentences may begin.
 
@@ -40,9 +45,13 @@ class Room:
             a few at a time costs more than it gains.
         :param longest: Tokens of the longest source, of those and of the ones to come.
         """
-        fitting = self.sentences if self.tokens is None else min(self.sentences, self.tokens // max(1, longest))
-        fitting = max(1, fitting)
+        fitting = self.holds(longest)
         return fitting - busy if 2 * busy <= fitting else 0
+
+
+def longest_first(lengths: Sequence[int]) -> list[int]:
+    """Sort sentences by length and give their numbers: a lack of memory then shows at once and not after an hour."""
+    return sorted(range(len(lengths)), key=lambda n: (-lengths[n], n))
 
 
 @torch.inference_mode()
@@ -62,8 +71,7 @@ def search(
     if not sources:
         return []
     room = room or Room(len(sources))
-    # The longest go first, so that a lack of memory shows at once and not after an hour.
-    waiting = sorted(range(len(sources)), key=lambda n: (-len(sources[n]), n))
+    waiting = longest_first([len(source) for source in sources])
     running = _Running(scorer, sources, settings)
     while waiting or running.sentences:
         before = running.sentences
