@@ -24,7 +24,7 @@ import torch
 
 from lacuna.corpora import clean, read_corpus
 from lacuna.datastore import BuildSettings, build_store
-from lacuna.datastore.build import decode_window
+from lacuna.datastore.building import decode_window
 from lacuna.datastore.columns import write_shard
 from lacuna.datastore.windows import Meter, Window, cut_windows, make_batches
 from lacuna.models import Model, load_model

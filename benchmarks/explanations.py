@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from lacuna import Languages, Translator, load_combiner, load_model, open_memory, read_corpus
-from lacuna.explaining import Explainer, Explanation
+from lacuna.explanation import Explainer, Explanation
 
 
 def deviations(explanations: list[Explanation]) -> dict[str, float]:

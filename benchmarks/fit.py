@@ -20,15 +20,16 @@ import faiss
 import torch
 
 from lacuna.combiners import Adaptive, Combiner, Kster
-from lacuna.combiners.fitting import TokenCache, fit_adaptive, fit_kster, perplexity
-from lacuna.combiners.fitting.training import hold_out
-from lacuna.combiners.tuning import DevRetrievals, tune_vanilla
 from lacuna.corpora import read_corpus
+from lacuna.fitting.adaptive import fit_adaptive
+from lacuna.fitting.dev_pass import collect_dev, collect_entries
+from lacuna.fitting.fitters import FitKster
+from lacuna.fitting.kster import fit_kster
+from lacuna.fitting.objective import TokenCache, hold_out, perplexity
+from lacuna.fitting.vanilla import DevRetrievals, tune_vanilla
 from lacuna.models import Model, load_model
 from lacuna.records import SentencePair
 from lacuna.translator import Memory, open_memory
-from lacuna.translator.collecting import collect_dev, collect_entries
-from lacuna.translator.fitting import FitKster
 
 WIDEST = 32
 STOPPING_PAIRS = 250

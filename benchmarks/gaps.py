@@ -20,7 +20,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from lacuna import Languages, Translator, load_combiner, load_model, open_memory, read_corpus
 from lacuna.evaluation import bleu_of_sums
-from lacuna.explaining import find_gaps, load_calibration
+from lacuna.explanation import find_gaps, load_calibration
 
 ROUNDS = 10_000
 

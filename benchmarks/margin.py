@@ -25,9 +25,8 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
-from lacuna.datastore.columns import COLUMNS, record_of, write_shard
+from lacuna.datastore.columns import COLUMNS, pair_to_line, record_of, write_shard
 from lacuna.datastore.manifest import MANIFEST, write_record
-from lacuna.datastore.sentences import pair_to_line
 from lacuna.margin import Approximate, measure_margin, read_margins
 
 MAX_MARGIN, FAST = 2048, 16

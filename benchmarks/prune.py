@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import BuildSettings, open_store
-from lacuna.datastore.columns import write_mean, write_shard
+from lacuna.datastore.building import finish
+from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.manifest import CorpusRecord, Manifest, ModelRecord, ShardRecord
-from lacuna.datastore.resuming import finish
-from lacuna.datastore.sentences import pair_to_line
 from lacuna.margin.manifest import write_margins
 from lacuna.pruning import make_pruner, prune_store
 from lacuna.records import Origin, SentencePair

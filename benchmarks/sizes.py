@@ -26,10 +26,9 @@ import torch
 from bench import measure, read_texts
 from lacuna.combiners import load_combiner
 from lacuna.datastore import BuildSettings, Store, open_store
-from lacuna.datastore.columns import write_mean, write_shard
+from lacuna.datastore.building import finish
+from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.manifest import ShardRecord
-from lacuna.datastore.resuming import finish
-from lacuna.datastore.sentences import pair_to_line
 from lacuna.index import build_index, measure_recall, use_threads
 from lacuna.models import load_model
 from lacuna.translator import open_memory

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lacuna.datastore.importing import import_store
     from lacuna.decoding import BeamSettings
     from lacuna.evaluation import Score, SystemScore, evaluate_systems
+    from lacuna.fitting import tune
+    from lacuna.fitting.fitters import FitAdaptive, FitKster, FitVanilla, fit_combiner
     from lacuna.index import build_index, open_index
     from lacuna.margin import margin_of, measure_margin
     from lacuna.models import Model, load_model
@@ -26,18 +28,17 @@ if TYPE_CHECKING:
     from lacuna.pruning import Plac, prune_store
     from lacuna.records import Languages, Origin, SentencePair
     from lacuna.reports import write_report
-    from lacuna.reproducing import read_experiment, reproduce
-    from lacuna.translator import Memory, Translator, open_memory, tune
-    from lacuna.translator.fitting import FitAdaptive, FitKster, FitVanilla, fit_combiner
+    from lacuna.reproduction import read_experiment, reproduce
+    from lacuna.translator import Memory, Translator, open_memory
 
 _HOMES = {
     "Adaptive": "lacuna.combiners",
     "BeamSettings": "lacuna.decoding",
     "Cleaning": "lacuna.corpora",
     "FinetuneSettings": "lacuna.models.finetuning",
-    "FitAdaptive": "lacuna.translator.fitting",
-    "FitKster": "lacuna.translator.fitting",
-    "FitVanilla": "lacuna.translator.fitting",
+    "FitAdaptive": "lacuna.fitting",
+    "FitKster": "lacuna.fitting",
+    "FitVanilla": "lacuna.fitting",
     "Kster": "lacuna.combiners",
     "Languages": "lacuna.records",
     "LoraSettings": "lacuna.models.finetuning",
@@ -59,7 +60,7 @@ _HOMES = {
     "evaluate_systems": "lacuna.evaluation",
     "fetch_domain": "lacuna.corpora.fetching",
     "finetune_model": "lacuna.models.finetuning",
-    "fit_combiner": "lacuna.translator.fitting",
+    "fit_combiner": "lacuna.fitting",
     "import_model": "lacuna.models.importing",
     "import_store": "lacuna.datastore.importing",
     "load_combiner": "lacuna.combiners",
@@ -71,11 +72,11 @@ _HOMES = {
     "open_store": "lacuna.datastore",
     "prune_store": "lacuna.pruning",
     "read_corpus": "lacuna.corpora",
-    "read_experiment": "lacuna.reproducing",
-    "reproduce": "lacuna.reproducing",
+    "read_experiment": "lacuna.reproduction",
+    "reproduce": "lacuna.reproduction",
     "split_corpus": "lacuna.corpora",
     "train_model": "lacuna.models.training",
-    "tune": "lacuna.translator",
+    "tune": "lacuna.fitting",
     "write_report": "lacuna.reports",
     "write_tsv": "lacuna.corpora",
 }

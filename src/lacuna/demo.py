@@ -21,14 +21,15 @@ from lacuna.corpora.fetching import fetch_domain
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.evaluation import SystemScore, evaluate_systems
 from lacuna.files import write_json, write_text
+from lacuna.fitting import tune
+from lacuna.fitting.fitters import FitAdaptive, fit_combiner
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import Languages, SentencePair, Translation
-from lacuna.translator import Memory, Translator, open_memory, tune
-from lacuna.translator.fitting import FitAdaptive, fit_combiner
+from lacuna.translator import Memory, Translator, open_memory
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,10 @@ class StoreError(LacunaError):
     """A store that cannot be built, opened or trusted, or that belongs to another model."""
 
 
+class NotFoundError(LacunaError, LookupError):
+    """A memory or a sentence of this name or number does not exist."""
+
+
 class IndexingError(LacunaError):
     """An index that cannot be built, opened or searched."""
 

@@ -19,7 +19,7 @@ from lacuna.margin import measure_margin
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.serving import Engine, create_app
-from lacuna.serving.running import listen
+from lacuna.serving.app import listen
 from lacuna.translator import Memory, open_memory
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 

@@ -1,7 +1,6 @@
-"""A table as data: typed columns, rows, marks, and how it is drawn; as JSON, CSV and LaTeX.
+"""Writing tables for LaTeX, with booktabs. Knows strings only: what they mean is for the caller to say.
 
-Every result of an analysis is one. A cell holds a raw value (a share is a fraction); only showing it rounds. Knows
-nothing of what a table is about, nor of how a figure is drawn.
+Nothing in a text can act as a command. Text beyond Latin letters is left as it is and needs XeLaTeX or LuaLaTeX.
 """
 
 from __future__ import annotations
@@ -11,16 +10,86 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lacuna.analysis import latex
 from lacuna.errors import ReportError
 from lacuna.files import write_json, write_text
+
+OPEN, CLOSE = "⟦", "⟧"
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    # By number, since babel may give the characters themselves another meaning.
+    '"': r"{\char34}",
+    "`": r"{\char96}",
+    # Bare, they would be taken for an option of the line break before them.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+} | {character: f"\\{character}" for character in "%_&#${}"}
+_ESCAPES = str.maketrans(_SPECIAL)
+_UNDERLINED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+# TeX would join these into a dash, a closing or a low quotation mark.
+_JOINED = re.compile(r"([-',])(?=\1)")
+
+
+def latex_escape(text: str) -> str:
+    """Write a text so that it is set as it stands, on one line; ``⟦stretches⟧`` are underlined."""
+    parts = _UNDERLINED.split(_one_line(text))
+    return "".join(
+        rf"\underline{{{_plain(part)}}}" if number % 2 else _plain(part) for number, part in enumerate(parts)
+    )
+
+
+def _latex_table(
+    caption: str, label: str, columns: str, header: Sequence[str], rows: Sequence[Sequence[str]], note: str
+) -> str:
+    """Put a table together, of parts that are LaTeX already.
+
+    :param columns: As ``tabular`` takes them: ``lrr``.
+    """
+    lines = [
+        r"\begin{table}[htbp]",
+        r"\centering",
+        rf"\caption{{{caption}}}",
+        rf"\label{{{label}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        _row(header),
+        r"\midrule",
+        *map(_row, rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *([rf"\par\smallskip{{\footnotesize {note}\par}}"] if note else []),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _one_line(text: str) -> str:
+    """Turn line breaks and control characters, which TeX refuses, into single spaces."""
+    return " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in text).split())
+
+
+def _plain(text: str) -> str:
+    unpaired = text.replace(OPEN, "[[").replace(CLOSE, "]]")
+    return _JOINED.sub(r"\1{}", unpaired.translate(_ESCAPES))
+
 
 Cell = str | int | float | None
 Kind = Literal["text", "count", "share", "score", "number"]
@@ -118,13 +187,13 @@ class Table:
 
     def to_latex(self) -> str:
         """Write the table as people see it for LaTeX, with booktabs; a mark is raised."""
-        return latex.table(
-            caption=latex.escape(self.title),
+        return _latex_table(
+            caption=latex_escape(self.title),
             label=f"tab:{self.name.replace('_', '-')}",
             columns=_alignment(self),
-            header=[latex.escape(column.name) for column in self.columns],
+            header=[latex_escape(column.name) for column in self.columns],
             rows=[self._latex_row(number) for number in range(len(self.rows))],
-            note=latex.escape(self.note),
+            note=latex_escape(self.note),
         )
 
     def _latex_row(self, number: int) -> list[str]:
@@ -190,12 +259,12 @@ _SHOW: dict[Kind, Callable[[float, int | None], str]] = {
 
 
 def _latex_cell(cell: Cell, column: Column, mark: str | None) -> str:
-    shown = latex.escape(format_cell(cell, column))
+    shown = latex_escape(format_cell(cell, column))
     if column.kind != "text":
         shown = re.sub(r"^-", "$-$", shown.replace(r" \%", r"\,\%"))
     if mark is None:
         return shown
-    return shown + ("$^*$" if mark == "*" else rf"\textsuperscript{{{latex.escape(mark)}}}")
+    return shown + ("$^*$" if mark == "*" else rf"\textsuperscript{{{latex_escape(mark)}}}")
 
 
 def _alignment(table: Table) -> str:

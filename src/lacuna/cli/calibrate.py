@@ -32,8 +32,8 @@ def calibrate(
     """
     from lacuna.corpora import read_corpus
     from lacuna.errors import CalibrationError
-    from lacuna.explaining import calibrate as fit
     from lacuna.files import check_unused
+    from lacuna.fitting import calibrate as fit
     from lacuna.models import load_model
 
     use_threads(threads)

@@ -29,7 +29,7 @@ from lacuna.errors import SettingError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from lacuna.explaining import ExplainedNeighbor, ExplainedToken, Explanation
+    from lacuna.explanation import ExplainedNeighbor, ExplainedToken, Explanation
 
 
 def explain(
@@ -59,7 +59,7 @@ def explain(
 
     Example: `lacuna explain "Schließen Sie das Fenster." --memory it-store --html why.html`
     """
-    from lacuna.explaining import Explainer, load_calibration, render_page
+    from lacuna.explanation import Explainer, load_calibration, render_page
     from lacuna.files import write_text
 
     use_threads(threads)

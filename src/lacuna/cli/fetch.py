@@ -9,9 +9,8 @@ import typer
 
 from lacuna.cli.options import Json
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.corpora.fetching.assemble import DEV, SEED, TEST, fetch_domain
+from lacuna.corpora.fetching.domain import DEV, SEED, TEST, FetchReport, fetch_domain
 from lacuna.corpora.fetching.registry import load_registry
-from lacuna.corpora.fetching.report import FetchReport
 from lacuna.errors import SettingError
 from lacuna.records import Languages
 

@@ -14,7 +14,7 @@ from lacuna.cli.render import BarProgress, print_json
 from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
-    from lacuna.combiners.saving_gate import GateManifest
+    from lacuna.combiners.gate import GateManifest
 
 
 def fit(
@@ -45,14 +45,14 @@ def fit(
 
     Example: `lacuna fit adaptive dev.tsv --memory it-store --k 8 --into it-adaptive`
     """
-    from lacuna.analysis.gating import add_gate
     from lacuna.combiners import load_combiner
     from lacuna.corpora import read_corpus
+    from lacuna.fitting.dev_pass import ReadOnce
+    from lacuna.fitting.fitters import fit_combiner, make_fitter
+    from lacuna.fitting.gate import add_gate
     from lacuna.margin import read_margins
     from lacuna.models import load_model
     from lacuna.translator import open_memory
-    from lacuna.translator.dev_pass import ReadOnce
-    from lacuna.translator.fitting import fit_combiner, make_fitter
 
     use_threads(threads)
     settings = {"k": k, "temperature": temperature, "kernel": kernel, "entries": entries}

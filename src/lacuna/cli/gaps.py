@@ -28,7 +28,7 @@ from lacuna.cli.using import check_output, choose_combiner, make_translator, rea
 from lacuna.errors import CorpusError, SettingError
 
 if TYPE_CHECKING:
-    from lacuna.explaining import Gap
+    from lacuna.explanation import Gap
 
 
 def gaps(
@@ -54,7 +54,7 @@ def gaps(
 
     Example: `lacuna gaps new-texts.de --memory it-store --combiner it-adaptive --into next.tsv`
     """
-    from lacuna.explaining import find_gaps, load_calibration
+    from lacuna.explanation import find_gaps, load_calibration
     from lacuna.files import write_text
 
     use_threads(threads)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lacuna.datastore import Store
     from lacuna.index import IndexReport, RecallReport
-    from lacuna.index.trying import Trial
+    from lacuna.index.recall import IndexTrial
 
 
 def index(
@@ -51,15 +51,14 @@ def index(
     from lacuna.datastore import open_store
     from lacuna.index import build_index, measure_recall, open_index
     from lacuna.index.faiss import use_threads
-    from lacuna.index.recall import check_recall
-    from lacuna.index.trying import best_trial, try_indexes
+    from lacuna.index.recall import best_trial, check_recall, try_indexes
 
     if threads is not None:
         use_threads(threads)
     opened, progress = open_store(store), BarProgress()
     if recall:
         check_recall(opened, k, sample=sample, seed=seed)
-    trials: list[Trial] = []
+    trials: list[IndexTrial] = []
     if tune:
         _check_nothing_given(kind, probes, ef, rerank)
         queries = _decoder_states(opened, dev, model, sample) if dev else None
@@ -84,8 +83,8 @@ def _decoder_states(store: Store, dev: str, model: str | None, most: int) -> NDA
     import numpy as np
 
     from lacuna.corpora import read_corpus
+    from lacuna.fitting.dev_pass import ReadOnce
     from lacuna.models import load_model
-    from lacuna.translator.dev_pass import ReadOnce
 
     loaded = load_model(model)
     store.check_model(loaded.fingerprint)
@@ -99,7 +98,7 @@ def _check_nothing_given(kind: str, *settings: int | None) -> None:
         raise SettingError("--tune chooses kind, probes, ef and rerank itself; leave them out, or leave --tune out")
 
 
-def _print_trials(trials: list[Trial], k: int) -> None:
+def _print_trials(trials: list[IndexTrial], k: int) -> None:
     ordered = sorted(trials, key=lambda trial: -trial.queries_per_second)
     rows = [
         (
@@ -114,7 +113,7 @@ def _print_trials(trials: list[Trial], k: int) -> None:
     print_table("Tried", ["kind", "settings", "build s", f"recall at {k}", "queries/s"], rows)
 
 
-def _settings(trial: Trial) -> tuple[tuple[str, int | None], ...]:
+def _settings(trial: IndexTrial) -> tuple[tuple[str, int | None], ...]:
     return (("probes", trial.probes), ("ef", trial.ef), ("rerank", trial.rerank))
 
 

@@ -28,8 +28,8 @@ def reproduce(
 
     Example: `lacuna reproduce experiments/koran.yaml --data opus --into out/koran`
     """
-    from lacuna.reproducing import read_experiment
-    from lacuna.reproducing import reproduce as run
+    from lacuna.reproduction import read_experiment
+    from lacuna.reproduction import reproduce as run
 
     experiment = read_experiment(file)
     use_threads(threads)

@@ -58,7 +58,7 @@ def serve(
     Example: `lacuna serve --memory it=it-store --combiner it=it-adaptive`, then open http://127.0.0.1:8017
     """
     try:
-        from lacuna.serving import Limits
+        from lacuna.serving import ServerLimits
         from lacuna.serving import serve as run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("lacuna"):
@@ -72,7 +72,7 @@ def serve(
         "max_body_bytes": max_body_bytes,
         "max_seconds": max_seconds,
     }
-    limits = Limits(**_given(asked))
+    limits = ServerLimits(**_given(asked))
     key = _read_key(api_key_file)
     use_threads(threads)
     engine = _open(model, memory or [], combiner or [], calibration, device, languages)
@@ -101,7 +101,7 @@ def _open(
     languages: str | None,
 ) -> Engine:
     from lacuna.combiners import load_combiner
-    from lacuna.explaining.calibration import load_calibration
+    from lacuna.explanation.calibration import load_calibration
     from lacuna.models import load_model
     from lacuna.serving import Engine
     from lacuna.translator import open_memory

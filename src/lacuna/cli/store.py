@@ -25,7 +25,7 @@ from lacuna.datastore import (
     open_store,
     verify_store,
 )
-from lacuna.datastore.inspecting import MARGIN
+from lacuna.datastore.inspection import MARGIN
 from lacuna.errors import LacunaWarning, StoreError
 from lacuna.margin import read_margins
 from lacuna.records import Languages, SentencePair

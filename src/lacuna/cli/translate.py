@@ -95,8 +95,8 @@ def tune(
     Example: `lacuna tune dev.tsv --memory it-store`
     """
     from lacuna.corpora import read_corpus
+    from lacuna.fitting import tune as find_settings
     from lacuna.models import load_model
-    from lacuna.translator import tune as find_settings
 
     use_threads(threads)
     check_at_least_one("--pairs", pairs)

@@ -2,10 +2,9 @@
 
 from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Combiner, Neighbors, kernel_weights, mix_into, token_mass
-from lacuna.combiners.gate import Gate
+from lacuna.combiners.gate import Gate, load_gate, save_gate
 from lacuna.combiners.kster import Kster
-from lacuna.combiners.saving import COMBINERS, SavedCombiner, load_combiner, save_combiner
-from lacuna.combiners.saving_gate import load_gate, save_gate
+from lacuna.combiners.storage import COMBINERS, SavedCombiner, load_combiner, save_combiner
 from lacuna.combiners.vanilla import Vanilla
 
 __all__ = [

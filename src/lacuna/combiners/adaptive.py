@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from lacuna.combiners.base import Neighbors, kernel_weights
-from lacuna.combiners.values import distinct_counts
-from lacuna.combiners.weighing import Weighing
+from lacuna.combiners.base import Neighbors, Weighing, distinct_counts, kernel_weights
 from lacuna.errors import SettingError
 
 _HIDDEN = 32
@@ -27,7 +25,7 @@ class Adaptive:
     """Chooses between 0, 1, 2, 4, ..., k neighbors, each with a probability; masses are the mean over the choices.
 
     The knn_weight of a query is 1 less the probability of choosing 0. A new one has random weights, from torch's
-    generator; :func:`~lacuna.combiners.fitting.fit_adaptive` learns better ones.
+    generator; :func:`~lacuna.fitting.fit_adaptive` learns better ones.
 
     :param k: Neighbors per query, a power of 2.
     :param temperature: Divides squared distances; the same for all choices.

@@ -1,17 +1,40 @@
-"""What every combiner is: neighbors in, the probability mass of each neighbor out; and how that mass is mixed in.
+"""What the values of a query's neighbors have in common: which are the same, and how many different ones there are.
 
-The mass of a neighbor is its share of the *final* distribution, so the masses of a query sum to its
-``knn_weight``, and ``p(v) = (1 - knn_weight) * p_model(v) + sum of the masses of neighbors with value v``.
-Knows nothing of stores, of search, or of text.
+A token id is a token id: 0 counts like any other, and only -1 means that there is no neighbor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
+
+
+def first_places(values: torch.Tensor) -> torch.Tensor:
+    """Return, for each neighbor, the place of the nearest one with the same value: (queries, k)."""
+    same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
+    return same.byte().argmax(-1)  # of equal maxima, argmax is documented to return the first
+
+
+def distinct_counts(values: torch.Tensor) -> torch.Tensor:
+    """Return how many different values the first 1, 2, ..., k neighbors have: (queries, k)."""
+    places = torch.arange(values.shape[1], device=values.device)
+    is_new = (first_places(values) == places) & (values >= 0)
+    return is_new.cumsum(1)
+
+
+class Weighing(NamedTuple):
+    """How a final distribution is shared out between the model and the neighbors.
+
+    :param log_model_share: Logarithm of ``1 - knn_weight``, which the masses give only roughly where it is small:
+        (queries,).
+    :param mass: Of each neighbor: (queries, k).
+    """
+
+    log_model_share: torch.Tensor
+    mass: torch.Tensor
 
 
 def _no_keys() -> torch.Tensor:

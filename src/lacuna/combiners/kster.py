@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from lacuna.combiners.base import Neighbors, kernel_weights
-from lacuna.combiners.weighing import Weighing
+from lacuna.combiners.base import Neighbors, Weighing, kernel_weights
 from lacuna.errors import SettingError
 
 # The first bandwidth of each kernel. The Gaussian divides squared distances by it, the Laplacian distances.
@@ -24,7 +23,7 @@ BANDWIDTHS = {"laplacian": 10.0, "gaussian": 100.0}
 class Kster:
     """Weighs neighbors by ``softmax(-distance / bandwidth)``; bandwidth and knn_weight come from query and keys.
 
-    A new one has random weights, from torch's generator; :func:`~lacuna.combiners.fitting.fit_kster` learns better
+    A new one has random weights, from torch's generator; :func:`~lacuna.fitting.fit_kster` learns better
     ones.
 
     :param dimension: Width of a key.

@@ -1,10 +1,9 @@
 """Parallel text: reading it, cleaning it, splitting it, writing it, fetching it by name."""
 
 from lacuna.corpora.cleaning import Cleaning, CleaningReport, clean
-from lacuna.corpora.drawing import draw_pairs
 from lacuna.corpora.reading import BILINGUAL_SUFFIXES, read_corpus
-from lacuna.corpora.splitting import Split, split_corpus
-from lacuna.corpora.writing import write_tsv
+from lacuna.corpora.splitting import Split, draw_pairs, split_corpus
+from lacuna.corpora.text import write_tsv
 
 __all__ = [
     "BILINGUAL_SUFFIXES",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lacuna.corpora.base import COMPRESSIONS, Unit, content_suffix
 from lacuna.corpora.catalogs import read_mo, read_po
-from lacuna.corpora.lines import read_jsonl, read_plain, read_tsv
 from lacuna.corpora.markup import read_tmx, read_xliff
+from lacuna.corpora.text import read_jsonl, read_plain, read_tsv
 from lacuna.errors import CorpusError
 from lacuna.records import Languages, Origin, SentencePair
 

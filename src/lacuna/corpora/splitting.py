@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import xxhash
 
 from lacuna.errors import CorpusError, SettingError
@@ -84,3 +85,9 @@ def _key(source: str) -> bytes:
 def _rank(pair: SentencePair, seed: int) -> bytes:
     """Order the pairs of one source sentence by what they say, so that their order in the corpus does not matter."""
     return xxhash.xxh3_128_digest(f"{pair.source}\0{pair.target}".encode("utf-8", "surrogatepass"), seed=seed)
+
+
+def draw_pairs(pairs: Sequence[SentencePair], most: int, seed: int) -> list[SentencePair]:
+    """Draw at most so many pairs, in their order; the same seed draws the same places."""
+    chosen = np.random.default_rng(seed).permutation(len(pairs))[:most]
+    return [pairs[number] for number in sorted(chosen)]

@@ -1,14 +1,11 @@
 """The store: what a model said at every target token of a corpus, as columns on disk. Needs no torch."""
 
-from lacuna.datastore.build import build_store
-from lacuna.datastore.checks import VerifyReport, verify_store
-from lacuna.datastore.columns import Keys
-from lacuna.datastore.inspecting import StoreReport, inspect_store
-from lacuna.datastore.listing import Entry, entries_of
+from lacuna.datastore.building import build_store
+from lacuna.datastore.columns import Keys, SentenceTable
+from lacuna.datastore.inspection import Entry, StoreReport, entries_of, inspect_store
 from lacuna.datastore.manifest import BuildSettings, Manifest
-from lacuna.datastore.predictions import PredictionReport, compare_predictions
-from lacuna.datastore.sentences import SentenceTable
 from lacuna.datastore.store import Store, open_store
+from lacuna.datastore.verification import PredictionReport, VerifyReport, compare_predictions, verify_store
 
 __all__ = [
     "BuildSettings",

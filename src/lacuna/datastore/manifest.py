@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import Field, JsonValue
 
@@ -16,6 +16,7 @@ from lacuna.errors import StoreError
 from lacuna.files import write_text
 from lacuna.manifests import Record
 from lacuna.manifests import read_manifest as read_record
+from lacuna.records import Languages
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -154,3 +155,31 @@ def read_unfinished(folder: Path) -> Unfinished:
     """Read how far a build has come."""
     missing = f"{folder}: no store is being built there; name another folder"
     return read_record(folder / UNFINISHED, Unfinished, StoreError, missing=missing, again=_AGAIN)
+
+
+class KeyMaker(Protocol):
+    """A model, as far as a store describes it: :class:`lacuna.models.Model` is such."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def fingerprint(self) -> str: ...  # noqa: D102
+
+    @property
+    def languages(self) -> Languages | None: ...  # noqa: D102
+
+    @property
+    def dimension(self) -> int: ...  # noqa: D102
+
+    @property
+    def vocabulary_size(self) -> int: ...  # noqa: D102
+
+    @property
+    def eos_id(self) -> int: ...  # noqa: D102
+
+
+def describe_model(model: KeyMaker) -> ModelRecord:
+    """Return what a manifest says of a model."""
+    languages = None if model.languages is None else str(model.languages)
+    return ModelRecord(name=model.name, fingerprint=model.fingerprint, languages=languages, eos_id=model.eos_id)

@@ -13,10 +13,20 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.datastore.columns import COLUMNS, KEYS, MEAN, OPTIONAL, SENTENCES, STARTS, Keys, map_array, map_bytes
+from lacuna.datastore.columns import (
+    COLUMNS,
+    KEYS,
+    MEAN,
+    OPTIONAL,
+    SENTENCES,
+    STARTS,
+    Keys,
+    SentenceTable,
+    map_array,
+    map_bytes,
+)
 from lacuna.datastore.columns import shard_folder as folder_of
 from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, read_manifest
-from lacuna.datastore.sentences import SentenceTable
 from lacuna.errors import StoreError
 from lacuna.files import sha256_of
 

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import xxhash
 
+from lacuna.datastore.columns import pair_to_line
 from lacuna.datastore.manifest import BuildSettings, CorpusRecord
-from lacuna.datastore.sentences import pair_to_line
 from lacuna.records import SentencePair
 
 # Tokenizers are quicker with many sentences at a time.

@@ -2,9 +2,8 @@
 
 from lacuna.evaluation.comet import CometScorer, SegmentScorer, SegmentScores
 from lacuna.evaluation.files import evaluate_files
-from lacuna.evaluation.scores import Score, SystemScore
+from lacuna.evaluation.scores import Score, SystemScore, evaluate_systems, share_at_least
 from lacuna.evaluation.significance import bleu_of_sums, decline_p, resample_means, resample_sums, two_sided_p
-from lacuna.evaluation.systems import evaluate_systems, share_at_least
 
 __all__ = [
     "CometScorer",

@@ -5,8 +5,34 @@ Holds results; knows neither how they are computed nor how they are shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.corpora.base import normalize_language
+from lacuna.errors import EvaluationError, MissingExtra, SettingError
+from lacuna.evaluation.comet import SegmentScorer, SegmentScores
+from lacuna.evaluation.significance import (
+    BLEU_COLUMNS,
+    SAMPLES,
+    SEED,
+    bleu_of_sums,
+    check_draws,
+    decline_p,
+    resample_means,
+    resample_sums,
+    two_sided_p,
+)
+from lacuna.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
 
 LEVEL = 0.05  # below this p a difference is called significant, as in the papers we compare with
 
@@ -89,3 +115,213 @@ class SystemScore:
             content["comet_p_value"] = self.comet_p_value
             content["comet_p_decline"] = self.comet_p_decline
         return content
+
+
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")  # kana and Chinese characters
+_LETTER = re.compile(r"[^\W\d_]")
+_CODE = re.compile(r"[a-z]{2,3}")
+_BY_CHARACTER = ("zh", "ja")
+
+
+def evaluate_systems(
+    references: Sequence[str],
+    systems: Mapping[str, Sequence[str]],
+    *,
+    target_language: str | None = None,
+    comet: SegmentScorer | None = None,
+    sources: Sequence[str] = (),
+    samples: int = SAMPLES,
+    seed: int = SEED,
+    progress: Progress = SILENT,
+) -> list[SystemScore]:
+    """Score systems with BLEU, chrF and TER; from the second on, test the difference in BLEU from the first.
+
+    With ``comet``, score and test COMET as well.
+
+    :param references: One reference per segment.
+    :param systems: The translations of each system, by name; the first is the baseline.
+    :param target_language: Chooses the tokenizer where words are not spaced (zh, ja, ko); elsewhere it is 13a.
+    :param comet: Scores segments, as :class:`lacuna.evaluation.CometScorer` does; it needs the sources.
+    :param sources: One source per reference, for COMET.
+    :param samples: Bootstrap samples.
+    :param seed: Of the draws; with the same seed and samples, ``sacrebleu --paired-bs`` gives the same p-value.
+    :raises EvaluationError: Nothing to score, or not one translation per reference.
+    """
+    _check(references, systems)
+    if comet is not None and len(sources) != len(references):
+        raise EvaluationError(
+            f"COMET: got {len(sources):,} sources for {len(references):,} references; each reference needs its source"
+        )
+    check_draws(samples, seed)
+    language = _main_language(references, target_language)
+    bleu, chrf, ter = _metrics(references, language)
+    progress.start("Scoring", len(systems), "systems")
+    scores = []
+    for name, lines in systems.items():
+        scores.append(SystemScore(name, _score(bleu, lines), _score(chrf, lines), _score(ter, lines)))
+        progress.advance(note=name)
+    if len(systems) > 1:
+        statistics = [_bleu_statistics(references, lines, language) for lines in systems.values()]
+        scores = compare(scores, statistics, samples=samples, seed=seed)
+    progress.finish()
+    if comet is not None:
+        found = comet.score(sources, references, list(systems.values()), progress=progress)
+        scores = with_comet(scores, found, comet.model, samples=samples, seed=seed)
+    return scores
+
+
+def compare(
+    scores: Sequence[SystemScore], statistics: Sequence[NDArray[np.int64]], *, samples: int = SAMPLES, seed: int = SEED
+) -> list[SystemScore]:
+    """Add to each score but the first how its BLEU compares with the first one's.
+
+    :param scores: The scores of the systems on the whole test set.
+    :param statistics: Per system, one row of BLEU statistics per segment.
+    :return: The scores with p-values; the signature of BLEU then names samples and seed, as sacreBLEU's does.
+    """
+    sums = resample_sums(np.hstack(statistics), samples, seed)
+    resampled = [bleu_of_sums(part) for part in np.split(sums, len(statistics), axis=1)]
+    first = replace(scores[0], bleu=_with_test(scores[0].bleu, samples, seed))
+    compared = [first]
+    for score, sampled in zip(scores[1:], resampled[1:], strict=True):
+        gain = score.bleu.value - first.bleu.value
+        p_value = two_sided_p(resampled[0], sampled, gain)
+        compared.append(
+            replace(
+                score,
+                bleu=_with_test(score.bleu, samples, seed),
+                p_value=p_value,
+                p_decline=decline_p(resampled[0], sampled),
+                better=gain > 0 and p_value < LEVEL,
+            )
+        )
+    return compared
+
+
+def share_at_least(
+    references: Sequence[str],
+    systems: Mapping[str, Sequence[Sequence[str]]],
+    *,
+    target_language: str | None = None,
+    samples: int = SAMPLES,
+    seed: int = SEED,
+) -> dict[str, dict[str, float]]:
+    """Compare systems that were run several times: on what share of drawn test sets is one as good as another.
+
+    The statistics of a segment are added up over the runs before segments are drawn, so repeating a run makes no
+    difference look surer than it is.
+
+    :param systems: By name, the translations of each run; all systems have equally many.
+    :return: ``[one][other]``: the share of samples in which ``one`` has at least the BLEU of ``other``.
+    """
+    check_draws(samples, seed)
+    language = _main_language(references, target_language)
+    statistics = [
+        np.sum([_bleu_statistics(references, lines, language) for lines in runs], axis=0) for runs in systems.values()
+    ]
+    sums = resample_sums(np.hstack(statistics), samples, seed)
+    sampled = dict(zip(systems, map(bleu_of_sums, np.split(sums, len(statistics), axis=1)), strict=True))
+    return {one: {other: decline_p(sampled[other], sampled[one]) for other in sampled} for one in sampled}
+
+
+def with_comet(
+    scores: Sequence[SystemScore], found: SegmentScores, model: str, *, samples: int = SAMPLES, seed: int = SEED
+) -> list[SystemScore]:
+    """Add COMET to each score, and to each but the first how it compares with the first one's.
+
+    :param found: The segments' scores, systems in the order of ``scores``.
+    """
+    means = found.values.mean(axis=1)
+    comets = [Score("COMET", float(mean), found.signature, digits=4) for mean in means]
+    if len(scores) == 1:
+        return [replace(scores[0], comet=comets[0], comet_model=model)]
+    # A difference of means is the mean of differences, in which segments scored alike cancel without rounding.
+    gains = resample_means((found.values - found.values[0]).T, samples, seed)
+    compared = []
+    for number, score in enumerate(scores):
+        score = replace(score, comet=_with_test(comets[number], samples, seed), comet_model=model)
+        if number > 0:
+            score = replace(
+                score,
+                comet_p_value=two_sided_p(gains[:, 0], gains[:, number], float(means[number] - means[0])),
+                comet_p_decline=decline_p(gains[:, 0], gains[:, number]),
+            )
+        compared.append(score)
+    return compared
+
+
+def _check(references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> None:
+    if not systems:
+        raise EvaluationError(
+            "no system to evaluate; give files of translations, or --model or --memory to translate with"
+        )
+    if not any(line.strip() for line in references):
+        raise EvaluationError(
+            f"references: got {len(references):,} lines without text; at least one must hold a sentence"
+        )
+    for name, lines in systems.items():
+        if len(lines) != len(references):
+            raise EvaluationError(
+                f"{name}: got {len(lines):,} lines for {len(references):,} references; "
+                f"each reference needs one line, so translate the same test set again"
+            )
+
+
+def _main_language(references: Sequence[str], target_language: str | None) -> str:
+    """Return the code sacreBLEU knows (``zh`` of ``zh_TW``), or empty where the language makes no difference."""
+    language = "" if target_language is None else normalize_language(target_language).partition("-")[0]
+    if target_language is not None and not _CODE.fullmatch(language):
+        raise SettingError(f"target language: got {target_language!r}; write its code, as in en, zh or pt_BR")
+    text = "".join(references)
+    if language not in _BY_CHARACTER and 2 * len(_UNSPACED.findall(text)) > len(_LETTER.findall(text)):
+        # Tokenizer 13a would take whole sentences for words: a number, but a meaningless one.
+        got = f"the target language is {language}" if language else "no target language"
+        raise EvaluationError(f"references: mostly Chinese or Japanese characters, but {got}; say --target zh or ja")
+    return language
+
+
+def _metrics(references: Sequence[str], language: str) -> tuple[BLEU, CHRF, TER]:
+    """Make the metrics, each with the references prepared once for all systems."""
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    # Without these two, TER counts an unspaced sentence as one word.
+    by_character = language in _BY_CHARACTER
+    return (
+        _bleu(language, references=[references]),
+        CHRF(references=[references]),
+        TER(normalized=by_character, asian_support=by_character, references=[references]),
+    )
+
+
+def _bleu(language: str, **settings: Any) -> BLEU:  # noqa: ANN401 - sacreBLEU's own settings
+    from sacrebleu.metrics.bleu import BLEU
+
+    try:
+        return BLEU(trg_lang=language, **settings)
+    except RuntimeError as error:  # sacreBLEU's way to say that MeCab is missing
+        raise MissingExtra(
+            f'target language {language}: its tokenizer is not installed; pip install "sacrebleu[{language}]"'
+        ) from error
+
+
+def _score(metric: BLEU | CHRF | TER, lines: Sequence[str]) -> Score:
+    result = metric.corpus_score(lines, None)
+    return Score(result.name, float(result.score), str(metric.get_signature()))
+
+
+def _bleu_statistics(references: Sequence[str], lines: Sequence[str], language: str) -> NDArray[np.int64]:
+    """Return lengths, matches and n-grams of every segment."""
+    # The effective order changes sentence scores, which nobody reads here, and keeps sacreBLEU from a warning.
+    metric = _bleu(language, effective_order=True)
+    rows = np.empty((len(lines), BLEU_COLUMNS), dtype=np.int64)
+    for row, line, reference in zip(rows, lines, references, strict=True):
+        found = metric.sentence_score(line, [reference])
+        row[:] = (found.sys_len, found.ref_len, *found.counts, *found.totals)
+    return rows
+
+
+def _with_test(score: Score, samples: int, seed: int) -> Score:
+    """Name the bootstrap in the signature, where sacreBLEU names it: after the number of references."""
+    references, _, rest = score.signature.partition("|")
+    return replace(score, signature=f"{references}|bs:{samples}|seed:{seed}|{rest}")

@@ -151,3 +151,47 @@ def pair_distances(
     difference = keys.gather(ids).astype(np.float64)
     difference -= queries[owners]
     return np.asarray(np.einsum("pd,pd->p", difference, difference), dtype=np.float32)
+
+
+# How many times more neighbors each round asks for.
+_GROWTH = 4
+
+
+class FilteredIndex:
+    """Finds the nearest of the entries that are kept.
+
+    :param index: Of all entries.
+    :param keep: Whether an entry may be found.
+    """
+
+    def __init__(self, index: VectorIndex, keep: NDArray[np.bool_]) -> None:
+        self._index, self._keep = index, keep
+        self._kept = int(np.count_nonzero(keep))
+
+    @property
+    def kind(self) -> str:
+        """What the whole index is."""
+        return self._index.kind
+
+    @property
+    def size(self) -> int:
+        """How many entries are kept."""
+        return self._kept
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
+        """Find the ``k`` nearest kept entries of each query; shape (queries, dimension)."""
+        result = self._kept_of(queries, k, k)
+        asked = k
+        while asked < self._index.size:
+            lacking = np.flatnonzero((result.ids >= 0).sum(axis=1) < min(k, self._kept))
+            if not len(lacking):
+                break
+            asked = min(self._index.size, _GROWTH * asked)
+            more = self._kept_of(queries[lacking], asked, k)
+            result.distances[lacking], result.ids[lacking] = more
+        return result
+
+    def _kept_of(self, queries: NDArray[np.float32], asked: int, k: int) -> Neighborhood:
+        distances, ids = self._index.search(queries, asked)
+        gone = (ids < 0) | ~self._keep[ids]
+        return nearest(np.where(gone, np.float32(np.inf), distances), np.where(gone, -1, ids), k)

@@ -19,7 +19,7 @@ from lacuna.files import sha256_of, sync
 from lacuna.index.base import KeyStore, VectorIndex, check_seed
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, make_index, read_faiss, write_faiss
-from lacuna.index.kinds import AUTO, Kind, choose_kind, search_settings
+from lacuna.index.kinds import AUTO, IndexKind, choose_kind, search_settings
 from lacuna.index.manifest import (
     FOLDER,
     DataFile,
@@ -177,7 +177,7 @@ def _remove_earlier(folder: Path, data: DataFile | None) -> None:
             path.unlink(missing_ok=True)
 
 
-def _notes(kind: Kind, trained: int) -> tuple[str, ...]:
+def _notes(kind: IndexKind, trained: int) -> tuple[str, ...]:
     if kind.lists and trained < _ENOUGH_PER_LIST * kind.lists:
         return (
             f"{trained:,} training keys for {kind.lists:,} lists, faiss advises "

@@ -26,7 +26,7 @@ from lacuna.index.base import (
     nearest,
     true_distances,
 )
-from lacuna.index.kinds import Kind, SearchSettings, unknown_kind
+from lacuna.index.kinds import IndexKind, SearchSettings, unknown_kind
 from lacuna.progress import SILENT, Progress
 
 _FAISS: Any = faiss  # the types it declares, where it does, leave out much of what it has
@@ -49,7 +49,7 @@ class FaissIndex:
     :param settings: How it is searched.
     """
 
-    def __init__(self, index: Any, store: KeyStore, kind: Kind, settings: SearchSettings) -> None:  # noqa: ANN401
+    def __init__(self, index: Any, store: KeyStore, kind: IndexKind, settings: SearchSettings) -> None:  # noqa: ANN401
         self._index = index
         self._keys = store.keys
         self._mean = np.asarray(store.mean, dtype=np.float32)
@@ -92,7 +92,7 @@ class FaissIndex:
 
 
 def make_index(
-    store: KeyStore, kind: Kind, seed: int, training_rows: int | None, progress: Progress = SILENT
+    store: KeyStore, kind: IndexKind, seed: int, training_rows: int | None, progress: Progress = SILENT
 ) -> tuple[Any, int]:
     """Train and fill a faiss index with the keys of a store; return it, and how many keys it was trained on.
 
@@ -140,7 +140,7 @@ def write_faiss(index: Any, path: str) -> None:  # noqa: ANN401 - faiss has no t
         _FAISS.write_index(index, path)
 
 
-def _from_factory(kind: Kind, dimension: int) -> Any:  # noqa: ANN401
+def _from_factory(kind: IndexKind, dimension: int) -> Any:  # noqa: ANN401
     try:
         return _FAISS.index_factory(dimension, kind.name, _FAISS.METRIC_L2)
     except (RuntimeError, MemoryError, ValueError) as error:
@@ -154,7 +154,7 @@ def _from_factory(kind: Kind, dimension: int) -> Any:  # noqa: ANN401
 def _train(
     index: Any,  # noqa: ANN401
     store: KeyStore,
-    kind: Kind,
+    kind: IndexKind,
     seed: int,
     training_rows: int | None,
     progress: Progress,

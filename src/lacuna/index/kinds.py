@@ -45,7 +45,7 @@ _BARRED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class IndexKind:
     """A kind of index, read from its name.
 
     :param name: ``exact``, or the faiss factory string.
@@ -103,10 +103,10 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KindChoice:
     """A kind and why it was chosen."""
 
-    kind: Kind
+    kind: IndexKind
     why: str
 
 
@@ -124,17 +124,17 @@ class SearchSettings:
     rerank: int = 0
 
 
-def choose_kind(asked: str, rows: int, dimension: int, memory: int | None = None) -> Choice:
+def choose_kind(asked: str, rows: int, dimension: int, memory: int | None = None) -> KindChoice:
     """Read a kind, or choose one by the size of the store (``auto``).
 
     :param memory: Bytes of memory of the machine; without it, those this machine has.
     """
     if asked.lower() == EXACT:
-        return Choice(Kind(EXACT), "asked for")
+        return KindChoice(IndexKind(EXACT), "asked for")
     if asked.lower() != AUTO:
-        return Choice(_read_factory(asked), "asked for")
+        return KindChoice(_read_factory(asked), "asked for")
     if rows * dimension < EXACT_BELOW:
-        return Choice(Kind(EXACT), f"{rows:,} entries: exact search is quick enough")
+        return KindChoice(IndexKind(EXACT), f"{rows:,} entries: exact search is quick enough")
     memory = _physical_memory() if memory is None else memory
     # The directions in which keys differ least say next to nothing of who is near, and are left out of the codes;
     # candidates are ranked by whole keys. Two directions share a code.
@@ -145,15 +145,15 @@ def choose_kind(asked: str, rows: int, dimension: int, memory: int | None = None
         why = (
             f"{rows:,} entries: short codes, and half-precision keys to rank by, in memory ({needed / 2**20:,.0f} MiB)"
         )
-        return Choice(Kind(f"PCAR{2 * codes},IVF{lists},PQ{codes}x4fs,Refine(SQfp16)", lists=lists), why)
+        return KindChoice(IndexKind(f"PCAR{2 * codes},IVF{lists},PQ{codes}x4fs,Refine(SQfp16)", lists=lists), why)
     # Reading a key from disk costs more than comparing a code, so codes tell more, and lists are shorter.
     codes, lists = max(1, 3 * dimension // 8), round(2 * math.sqrt(rows))
     why = f"{rows:,} entries, whose keys would take over half of the memory: short codes, ranked by the keys on disk"
-    return Choice(Kind(f"PCAR{2 * codes},IVF{lists},PQ{codes}x4fs", lists=lists), why)
+    return KindChoice(IndexKind(f"PCAR{2 * codes},IVF{lists},PQ{codes}x4fs", lists=lists), why)
 
 
 def search_settings(
-    kind: Kind, probes: int | None = None, ef: int | None = None, rerank: int | None = None
+    kind: IndexKind, probes: int | None = None, ef: int | None = None, rerank: int | None = None
 ) -> SearchSettings:
     """Fill in the settings not given; refuse those that mean nothing for this kind."""
     if probes is not None and not kind.lists:
@@ -180,7 +180,7 @@ def unknown_kind(text: str, why: str) -> IndexingError:
     return IndexingError(f"kind: got {text!r}, {why}; allowed: {FORMS}")
 
 
-def _read_factory(text: str) -> Kind:
+def _read_factory(text: str) -> IndexKind:
     for part, why in _BARRED.items():
         if part.lower() in text.lower():
             raise unknown_kind(text, f"{part} is not for stores ({why})")
@@ -192,7 +192,7 @@ def _read_factory(text: str) -> Kind:
         raise unknown_kind(text, f"a graph must have 2 to {_MOST_LINKS} links per key")
     if bits and int(bits[1]) > _MOST_BITS:
         raise unknown_kind(text, f"a code may have at most {_MOST_BITS} bits")
-    return Kind(text, lists=count, graph=graph is not None)
+    return IndexKind(text, lists=count, graph=graph is not None)
 
 
 def _physical_memory() -> int:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lacuna.datastore import Store
+from lacuna.datastore.building import writing
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import FileRecord
-from lacuna.datastore.resuming import writing
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_path, write_json
 from lacuna.manifests import Record, read_manifest

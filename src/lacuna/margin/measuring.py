@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store
-from lacuna.datastore.inspecting import margin_histogram
+from lacuna.datastore.inspection import margin_histogram
 from lacuna.errors import StoreError
 from lacuna.margin.manifest import (
     FOLDER,

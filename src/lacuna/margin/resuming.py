@@ -16,7 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.datastore.resuming import writing
+from lacuna.datastore.building import writing
 from lacuna.files import atomic_path
 
 SECONDS_BETWEEN_SAVES = 20.0

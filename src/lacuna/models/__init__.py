@@ -1,7 +1,7 @@
 """Translation models: Hugging Face models behind one adapter, and training from scratch."""
 
 from lacuna.models.adapter import Model
-from lacuna.models.forced import ForcedDecoding
 from lacuna.models.loading import load_model
+from lacuna.models.teacher_forcing import ForcedDecoding
 
 __all__ = ["ForcedDecoding", "Model", "load_model"]

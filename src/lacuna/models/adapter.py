@@ -22,9 +22,8 @@ from lacuna.errors import ModelError, SettingError
 from lacuna.models.directions import Direction
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
-from lacuna.models.forced import ForcedDecoding, judge
-from lacuna.models.last_layer import LastLayer
 from lacuna.models.padding import pad, run_alike
+from lacuna.models.teacher_forcing import ForcedDecoding, LastLayer, judge
 from lacuna.records import Languages
 
 # Where a model has no table of positions (T5), the length it was trained on.

@@ -37,7 +37,7 @@ from lacuna.models.directions import (
     direct_mbart,
     direct_t5,
 )
-from lacuna.models.words import WordTokenizer
+from lacuna.models.tokenization import WordTokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from lacuna.models.words import WordTokenizer
+from lacuna.models.tokenization import WordTokenizer
 
 # Settings that change what the same weights compute. A list of what counts, not of what does not: a new version of
 # transformers adds fields, and a fingerprint must outlive it. Sizes show in the shapes of the weights.

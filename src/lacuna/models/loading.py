@@ -33,8 +33,8 @@ from lacuna.errors import ModelError, SettingError
 from lacuna.models.adapter import Model
 from lacuna.models.families import FAMILIES, family_of
 from lacuna.models.fingerprint import fingerprint_of
-from lacuna.models.words import WordPieces, WordTokenizer
-from lacuna.models.words.pieces import WORDS_FILE, read_files
+from lacuna.models.tokenization import WordPieces, WordTokenizer
+from lacuna.models.tokenization.tokenizer import WORDS_FILE, read_files
 from lacuna.records import Languages
 
 BUNDLED = Path(__file__).parents[1] / "bundled" / "de-en"

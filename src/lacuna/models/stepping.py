@@ -16,12 +16,11 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
-from lacuna.models.fast_memory import FastMemory
-from lacuna.models.fast_step import FastDecoder
+from lacuna.models.fast_decoder import FastCache, FastDecoder
 from lacuna.models.linears import Linear, make_linear, with_int8_layers
 
 
-class Memory(Protocol):
+class KVCache(Protocol):
     """What a decoder has seen so far, for all rows."""
 
     def step(self, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -36,7 +35,7 @@ class ModelState:
     """
 
     keys: torch.Tensor  # (rows, dimension)
-    memory: Memory | None
+    memory: KVCache | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +110,9 @@ class ModelScorer:
         """Encode the sources and decode the forced start of each translation."""
         encoded, mask = self._model.encode(sources, self._encoder)
         if self._fast is None:
-            generic = HfMemory(self._model, encoded, mask)
+            generic = HfCache(self._model, encoded, mask)
             return ModelState(generic.begin(), generic)
-        memory = FastMemory(self._fast, encoded, mask)
+        memory = FastCache(self._fast, encoded, mask)
         return ModelState(memory.begin(self._model.start_ids), memory)
 
     @torch.inference_mode()
@@ -129,7 +128,7 @@ class ModelScorer:
         """Go on with the rows of both; uses both up."""
         memory, other = state.memory, others.memory
         state.memory = others.memory = None
-        if not isinstance(memory, FastMemory) or not isinstance(other, FastMemory):
+        if not isinstance(memory, FastCache) or not isinstance(other, FastCache):
             raise ModelError("only states of our own decoder that were not advanced before can be joined")
         memory.join(other)
         return ModelState(torch.cat([state.keys, others.keys]), memory)
@@ -150,7 +149,7 @@ class ModelScorer:
         return self._project(keys if scale == 1 else keys * scale).float()
 
 
-class HfMemory:
+class HfCache:
     """The caches of transformers: fits every family."""
 
     def __init__(self, model: Model, encoded: torch.Tensor, mask: torch.Tensor) -> None:
@@ -165,7 +164,7 @@ class HfMemory:
         return self._decode(torch.tensor([self._model.start_ids] * len(self._mask), device=self._mask.device))
 
     def step(self, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """See :class:`Memory`."""
+        """See :class:`KVCache`."""
         self._cache.self_attention_cache.reorder_cache(rows)  # type: ignore[arg-type]
         owners = self._owners[rows]
         # Rows mostly move within their sentence, and what was read from the source need not be moved then.

@@ -1,5 +1,5 @@
 """Showing an experiment to people: one page of HTML, and its figures as files."""
 
-from lacuna.reports.writing import Report, write_report
+from lacuna.reports.page import Report, write_report
 
 __all__ = ["Report", "write_report"]

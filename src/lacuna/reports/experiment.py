@@ -21,7 +21,7 @@ _TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Finding(Record):
+class FindingRecord(Record):
     """A claim and what became of it.
 
     :param figures: The numbers that decide.
@@ -32,7 +32,7 @@ class Finding(Record):
     figures: str
 
 
-class Step(Record):
+class StepRecord(Record):
     """A step of the work; ``key`` changes with anything that it depends on."""
 
     name: str
@@ -53,11 +53,11 @@ class ExperimentRecord(Record):
     name: str
     title: str
     tables: tuple[_TableName, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[FindingRecord, ...]
     settings: dict[str, Any]
     versions: dict[str, str]
     hashes: dict[str, str]
-    steps: tuple[Step, ...]
+    steps: tuple[StepRecord, ...]
     seconds: _Seconds
     languages: str
 

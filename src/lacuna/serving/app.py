@@ -1,26 +1,54 @@
-"""The whole app: routes, the gate before them, and errors that all have one shape."""
+"""The web page and the page about the API: files that come with the package, and nothing from anywhere else."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import ipaddress
+import math
+import signal
+import socket
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import FrameType
 
-from fastapi import FastAPI
+import uvicorn
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
-from lacuna.errors import LacunaError
+from lacuna.errors import LacunaError, LacunaWarning, SettingError
 from lacuna.serving.api import make_routes
-from lacuna.serving.engine import Engine
-from lacuna.serving.gate import Gate, error_answer, error_response
 from lacuna.serving.libretranslate import make_libre_routes
-from lacuna.serving.limits import Limits
-from lacuna.serving.pages import make_page_routes
-from lacuna.serving.service import Service
+from lacuna.serving.limits import ServerLimits
+from lacuna.serving.middleware import RequestMiddleware, error_answer, error_response
+from lacuna.serving.service import Engine, Service
 from lacuna.version import __version__
+
+_FOLDER = Path(__file__).with_name("page")
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_ADDRESSES = {"index.html": "/", "docs.html": "/docs"}
+
+
+def make_page_routes() -> APIRouter:
+    """Make a route for each file."""
+    routes = APIRouter(include_in_schema=False)
+    for file in sorted(_FOLDER.iterdir()):
+        if file.suffix in _TYPES:
+            address = _ADDRESSES.get(file.name, f"/page/{file.name}")
+            routes.add_api_route(address, _giving(file.read_bytes(), _TYPES[file.suffix]), methods=["GET"])
+    return routes
+
+
+def _giving(content: bytes, kind: str) -> Callable[[], Response]:
+    def give() -> Response:
+        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    return give
+
 
 _ABOUT = """Translations by one model with memories of your choice, and the reasons for every word.
 
@@ -29,7 +57,7 @@ Errors are `{"error": "what is wrong, and the way out"}`."""
 
 def create_app(
     engine: Engine,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     *,
     key: str | None = None,
     prepare: Callable[[], None] = lambda: None,
@@ -39,7 +67,7 @@ def create_app(
     :param key: The API key that clients must send; None lets everybody in.
     :param prepare: Called in the worker thread before any work; the place for settings that count per thread.
     """
-    service = Service(engine, limits or Limits(), prepare)
+    service = Service(engine, limits or ServerLimits(), prepare)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -52,7 +80,7 @@ def create_app(
     app.include_router(make_routes(service, key))
     app.include_router(make_libre_routes(service, key))
     app.include_router(make_page_routes())
-    app.add_middleware(Gate, limits=service.limits, metrics=service.metrics)
+    app.add_middleware(RequestMiddleware, limits=service.limits, metrics=service.metrics)
     app.add_exception_handler(LacunaError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_form)
     app.add_exception_handler(HTTPException, _refuse_route)
@@ -73,3 +101,65 @@ async def _refuse_route(_: Request, error: Exception) -> JSONResponse:
     status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "")
     headers = getattr(error, "headers", None)
     return error_answer(detail, status, headers)
+
+
+HOST, PORT = "127.0.0.1", 8017
+_QUEUE = 2048  # connections that the system holds until we take them
+
+
+def serve(
+    engine: Engine,
+    limits: ServerLimits | None = None,
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    key: str | None = None,
+    prepare: Callable[[], None] = lambda: None,
+    announce: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C, then answer what has arrived, and return.
+
+    :param port: 0 for any that is free.
+    :param announce: Called with the address when the server is about to answer.
+    """
+    limits = limits or ServerLimits()
+    listener = listen(host, port)
+    place, number = listener.getsockname()[:2]
+    if key is None and not ipaddress.ip_address(place).is_loopback:
+        text = f"{host}: everybody who reaches this address may use the server; set an API key, or use {HOST}"
+        warnings.warn(text, LacunaWarning, stacklevel=2)
+    config = uvicorn.Config(
+        create_app(engine, limits, key=key, prepare=prepare),
+        log_level="warning",
+        access_log=False,  # it would write texts' routes for every request; counts are in /metrics
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(limits.max_seconds),
+    )
+    announce(f"http://{f'[{place}]' if ':' in place else place}:{number}")
+    with listener, _ending_quietly():
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the address, or say why it cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_QUEUE)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise SettingError(f"{host}, port {port}: cannot be had ({why}); name another --host or --port") from error
+
+
+@contextmanager
+def _ending_quietly() -> Iterator[None]:
+    """Let signals only stop the server: once stopped, uvicorn sends them again, which would kill the process."""
+
+    def ignore(_: int, __: FrameType | None) -> None:
+        return
+
+    before = {number: signal.signal(number, ignore) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -16,7 +16,7 @@ from threading import Condition, Thread
 from typing import Generic, TypeVar
 
 from lacuna.errors import LacunaError
-from lacuna.serving.errors import Overloaded
+from lacuna.serving.limits import Overloaded
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")

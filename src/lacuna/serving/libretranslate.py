@@ -17,10 +17,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
 
-from lacuna.models.language_codes import NAMES, short_code
+from lacuna.models.directions import NAMES, short_code
 from lacuna.serving.api import errors
-from lacuna.serving.errors import RequestError
-from lacuna.serving.gate import check_key
+from lacuna.serving.limits import RequestError
+from lacuna.serving.middleware import check_key
 from lacuna.serving.service import Service
 
 AUTO = "auto"

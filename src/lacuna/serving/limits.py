@@ -1,14 +1,14 @@
-"""How much a server takes on. Knows nothing of how the limits are kept."""
+"""How much a server takes on, and what it answers when a request goes beyond."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from lacuna.errors import SettingError
+from lacuna.errors import LacunaError, SettingError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """Bounds on what one request may ask for, on what may wait, and on what the model gets at once.
 
     :param max_characters: Of one text.
@@ -38,3 +38,39 @@ class Limits:
                 f"max_texts: got {self.max_texts:,}, but no more than {self.max_waiting:,} may wait; "
                 f"allowed is 1 to {self.max_waiting:,}"
             )
+
+
+class RequestError(LacunaError):
+    """A request that cannot be answered."""
+
+    status = 400
+
+
+class NotAllowed(RequestError):  # noqa: N818 - named for what happened
+    """No API key, or a wrong one."""
+
+    status = 401
+
+
+class TooSlow(RequestError):  # noqa: N818 - named for what happened
+    """A body that did not arrive in time."""
+
+    status = 408
+
+
+class TooLarge(RequestError):  # noqa: N818 - named for what happened
+    """More than the limits of the server."""
+
+    status = 413
+
+
+class Overloaded(RequestError):  # noqa: N818 - named for what happened
+    """Too much is waiting already, or the server is about to stop."""
+
+    status = 503
+
+
+class OutOfTime(RequestError):  # noqa: N818 - named for what happened
+    """The answer was not found in time."""
+
+    status = 504

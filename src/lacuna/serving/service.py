@@ -1,23 +1,150 @@
-"""What requests ask for, between HTTP and the model: checks against the limits, waits its turn, keeps the time.
+"""What a server has (a model, memories, combiners), and the work it does with them, one batch after the other.
 
-Knows nothing of HTTP but that answers are awaited.
+Not safe for several threads at once: all work belongs in the one thread of a :class:`~lacuna.serving.batching.Batcher`.
+Choosing, which only looks at names and numbers, may be done anywhere. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
-from lacuna.explaining import Explanation
+from lacuna.analysis.overview import Overviews
+from lacuna.combiners import Combiner, SavedCombiner, Vanilla
+from lacuna.decoding import BeamSettings
+from lacuna.errors import SettingError
+from lacuna.explanation import Explanation
+from lacuna.explanation.calibration import Calibration
+from lacuna.explanation.explainer import Explainer
+from lacuna.models import Model
 from lacuna.records import Translation
 from lacuna.serving.batching import Batcher
-from lacuna.serving.engine import Choice, Engine, Job
-from lacuna.serving.errors import OutOfTime, RequestError, TooLarge
-from lacuna.serving.limits import Limits
-from lacuna.serving.metrics import Metrics
-from lacuna.serving.overview import Overviews
+from lacuna.serving.limits import OutOfTime, RequestError, ServerLimits, TooLarge
+from lacuna.serving.middleware import Metrics
+from lacuna.translator import Memory, Translator
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemChoice:
+    """How to translate. Texts with equal choices are translated together.
+
+    :param memories: Names, in the order in which the server has them; none for the model alone.
+    :param combiner: The name of one that the server has, or one made up by the client.
+    """
+
+    memories: tuple[str, ...]
+    combiner: str | Vanilla
+    beam: BeamSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do with a text.
+
+    :param explain: Whether to explain it, beside translating it.
+    :param without: Ids of sentences whose entries an explanation must not find.
+    """
+
+    choice: SystemChoice
+    explain: bool = False
+    without: tuple[int, ...] = ()
+
+
+class Engine:
+    """A model with the memories and combiners that clients may choose from.
+
+    :param memories: The first is used where a client names none.
+    :param combiners: By name; one with the name of a memory goes with it unless another is asked for.
+    :param calibration: Gives explanations their confidence.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        memories: Sequence[Memory] = (),
+        combiners: Mapping[str, Combiner] | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self.model = model
+        self.memories = {memory.name: memory for memory in memories}
+        self.combiners = dict(combiners or {})
+        self.calibration = calibration
+        _check_names(("memory", [memory.name for memory in memories]), ("combiner", list(self.combiners)))
+        for memory in memories:
+            memory.store.check_model(model.fingerprint)
+        for combiner in self.combiners.values():
+            if isinstance(combiner, SavedCombiner):
+                combiner.check_model(model.fingerprint)
+        for name in self.memories:
+            self.choose([name])  # better refused now than at every request
+
+    def choose(
+        self,
+        memories: Sequence[str] | None = None,
+        combiner: str | Vanilla | None = None,
+        beam: BeamSettings | None = None,
+    ) -> SystemChoice:
+        """Fill in what a client left open, and refuse what is not here."""
+        asked = list(self.memories)[:1] if memories is None else memories
+        for name in asked:
+            if name not in self.memories:
+                raise RequestError(f"memories: got {name!r}; here are {_listed(self.memories)}")
+        names = tuple(name for name in self.memories if name in asked)
+        if combiner is None:
+            combiner = next((name for name in names if name in self.combiners), Vanilla())
+        if isinstance(combiner, str) and combiner not in self.combiners:
+            raise RequestError(f"combiner: got {combiner!r}; here are {_listed(self.combiners)}")
+        entries = sum(self.memories[name].store.entries for name in names)
+        k = (self.combiners[combiner] if isinstance(combiner, str) else combiner).k
+        if names and k > entries:
+            raise RequestError(f"k: got {k:,}, but there are only {entries:,} entries; allowed is 1 to {entries:,}")
+        return SystemChoice(names, combiner, beam or BeamSettings())
+
+    def run(self, job: Job, texts: list[str]) -> list[Translation | Explanation | Exception]:
+        """Translate or explain texts; one that is too long for the model gets an error instead."""
+        refusals = [self._refusal(text) for text in texts]
+        good = [text for text, refusal in zip(texts, refusals, strict=True) if refusal is None]
+        done: Iterator[Translation | Explanation]
+        done = iter(self._explain(job, good) if job.explain else self._translator(job.choice).translate(good))
+        return [next(done) if refusal is None else refusal for refusal in refusals]
+
+    def _explain(self, job: Job, texts: list[str]) -> Sequence[Explanation]:
+        # A calibration looks at margins, and there are none without a memory.
+        calibration = self.calibration if job.choice.memories else None
+        return Explainer(self._translator(job.choice), without=job.without, calibration=calibration).explain(texts)
+
+    def _translator(self, choice: SystemChoice) -> Translator:
+        combiner = self.combiners[choice.combiner] if isinstance(choice.combiner, str) else choice.combiner
+        return Translator(self.model, [self.memories[name] for name in choice.memories], combiner, choice.beam)
+
+    def _refusal(self, text: str) -> Exception | None:
+        """Refuse what the translator would cut off: over HTTP, nobody would see its warning."""
+        [tokens] = self.model.encode_sources([text])
+        most = self.model.max_length
+        if len(tokens) <= most:
+            return None
+        return TooLarge(
+            f"a line has {len(tokens):,} tokens, the model takes {most:,}; write its sentences on their own"
+        )
+
+
+def _check_names(*kinds: tuple[str, list[str]]) -> None:
+    for kind, names in kinds:
+        for name in names:
+            if not NAME.fullmatch(name):
+                raise SettingError(f"{kind} {name!r}: a name has 1 to 64 letters, digits, dots, dashes or underscores")
+            if names.count(name) > 1:
+                raise SettingError(f"{kind} {name!r}: given twice; give each its own name, as in NAME=FOLDER")
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(names) or "none"
 
 
 class Service:
@@ -26,7 +153,7 @@ class Service:
     :param prepare: Called in the worker thread before any work; the place for settings that count per thread.
     """
 
-    def __init__(self, engine: Engine, limits: Limits, prepare: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, engine: Engine, limits: ServerLimits, prepare: Callable[[], None] = lambda: None) -> None:
         self.engine, self.limits = engine, limits
         # A table, because tokenizers must not be asked in two threads at once.
         texts = [engine.model.token_text(number) for number in range(engine.model.vocabulary_size)]
@@ -49,7 +176,7 @@ class Service:
         """Finish what waits, and end."""
         self._batcher.close()
 
-    async def translate(self, texts: Sequence[str], choice: Choice) -> list[Translation]:
+    async def translate(self, texts: Sequence[str], choice: SystemChoice) -> list[Translation]:
         """Translate texts line by line; blank lines stay as they are."""
         lines = [text.split("\n") for text in texts]
         self._check(texts, sum(bool(line.strip()) for some in lines for line in some))
@@ -63,7 +190,7 @@ class Service:
             results.append(Translation(text, "\n".join(part.text for part in parts), score, tokens))
         return results
 
-    async def explain(self, text: str, choice: Choice, without: Sequence[int]) -> Explanation:
+    async def explain(self, text: str, choice: SystemChoice, without: Sequence[int]) -> Explanation:
         """Translate one sentence and explain it; line breaks count as spaces."""
         self._check([text], 1)
         job = Job(choice, explain=True, without=tuple(sorted(set(without))))

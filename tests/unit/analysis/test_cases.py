@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lacuna.analysis.cases import corpus_cases, neighbor_case
-from lacuna.analysis.wording import before_and_token, underline
+from lacuna.analysis.cases import before_and_token, corpus_cases, neighbor_case, underline
 from lacuna.combiners import Vanilla
 from lacuna.datastore import Store, build_store
 from lacuna.errors import SettingError, StoreError

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from lacuna.analysis import choose_pruning
-from lacuna.analysis.choosing import _log_p, _retrieve, _without
+from lacuna.analysis.pruning_choice import _log_p, _retrieve, _without
 from lacuna.combiners import Vanilla
 from lacuna.errors import SettingError
+from lacuna.fitting import collect_retrievals
 from lacuna.models import Model
 from lacuna.progress import SILENT
 from lacuna.pruning import Plac, prune_store
-from lacuna.pruning.entries import StoreEntries
+from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, collect_retrievals, open_memory
+from lacuna.translator import Memory, open_memory
 
 
 def most(memory: Memory, min_margin: int) -> float:

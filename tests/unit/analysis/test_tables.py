@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lacuna.analysis.latex import escape
-from lacuna.analysis.tables import Cell, Column, Kind, Plot, Table, format_cell, read_table, write_table
+from lacuna.analysis.tables import Cell, Column, Kind, Plot, Table, format_cell, latex_escape, read_table, write_table
 from lacuna.errors import ReportError
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -105,7 +104,7 @@ def typeset(text: str) -> str:
 
 @given(HOSTILE)
 def test_latex_shows_the_text_and_nothing_else(text: str) -> None:
-    written = escape(text)
+    written = latex_escape(text)
     assert not re.search("--|''|,,", written)  # these would become one character
     parts = re.split("(⟦[^⟦⟧]*⟧)", " ".join(text.split()))
     unpaired = [part if part[:1] + part[-1:] == "⟦⟧" else re.sub("⟧", "]]", re.sub("⟦", "[[", part)) for part in parts]

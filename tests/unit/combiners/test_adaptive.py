@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lacuna.combiners import Adaptive, Neighbors, mix_into
-from lacuna.combiners.values import distinct_counts
+from lacuna.combiners.base import distinct_counts
 from lacuna.errors import SettingError
 from unit.combiners.neighborhoods import VOCABULARY, make_neighbors, neighborhoods, one_query
 

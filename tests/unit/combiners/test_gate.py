@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lacuna.combiners import Vanilla, load_gate, save_gate
-from lacuna.combiners.fitting.gate import fit_gate, search_gains, set_threshold
-from lacuna.combiners.gate import Regions
-from lacuna.combiners.saving_gate import GateManifest
+from lacuna.combiners.gate import GateManifest, Regions
 from lacuna.errors import CombinerError
+from lacuna.fitting.gate import fit_gate, search_gains, set_threshold
 
 from .neighborhoods import VOCABULARY, make_cache, make_neighbors
 

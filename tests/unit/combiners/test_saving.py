@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from lacuna.combiners import Adaptive, Kster, Vanilla, load_combiner, save_combiner
-from lacuna.combiners.saving import MANIFEST, WEIGHTS, MemoryRecord, ModelRecord
+from lacuna.combiners.storage import MANIFEST, WEIGHTS, MemoryRecord, ModelIdentity
 from lacuna.errors import CombinerError
 from unit.combiners.neighborhoods import DIMENSION, make_neighbors, single
 
-MODEL = ModelRecord(name="toy", fingerprint="a" * 64)
+MODEL = ModelIdentity(name="toy", fingerprint="a" * 64)
 MEMORIES = (MemoryRecord(name="it", fingerprint="b" * 64, entries=7),)
 
 
@@ -134,7 +134,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lacuna.combiners.saving.write_json", full)
+    monkeypatch.setattr("lacuna.combiners.storage.write_json", full)
     with pytest.raises(CombinerError, match="No space left"):
         save("adaptive", tmp_path / "one")
     assert list(tmp_path.iterdir()) == []

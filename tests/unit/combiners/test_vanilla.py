@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from lacuna.combiners import Neighbors, Vanilla, mix_into, token_mass
-from lacuna.combiners.tuning import DevRetrievals, tune_vanilla
 from lacuna.errors import SettingError
+from lacuna.fitting.vanilla import DevRetrievals, tune_vanilla
 
 VOCABULARY = 9
 

@@ -11,7 +11,7 @@ import pytest
 
 from lacuna.datastore import Store, inspect_store, verify_store
 from lacuna.datastore.columns import record_of
-from lacuna.datastore.inspecting import MARGIN, MARGIN_MANIFEST
+from lacuna.datastore.inspection import MARGIN, MARGIN_MANIFEST
 from lacuna.datastore.manifest import MANIFEST
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lacuna.datastore import Keys, Store, build_store, open_store
-from lacuna.datastore.sentences import line_to_pair, pair_to_line
+from lacuna.datastore.columns import line_to_pair, pair_to_line
 from lacuna.records import Origin, SentencePair
 from unit.datastore.numpy_model import NumpyModel
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.datastore.importing.cutting import sentence_ends
-from lacuna.datastore.importing.evidence import Evidence
+from lacuna.datastore.importing.sentences import Evidence, sentence_ends
 from lacuna.errors import ModelError
 from lacuna.models import load_model
 from unit.datastore.foreign_stores import PAIRS, mark_norms, read_pairs

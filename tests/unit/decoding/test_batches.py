@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lacuna.decoding import BeamSettings, decode_all, plan_batches, search
-from lacuna.decoding.top import top_k
+from lacuna.decoding.beam import top_k
 from lacuna.errors import SettingError
 from unit.decoding.scripted import Scripted
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lacuna.decoding import BeamSettings, Hypothesis, Scorer, search
-from lacuna.decoding.searching import Room
+from lacuna.decoding.search import Room
 from lacuna.errors import ModelError, SettingError
 from unit.decoding.scripted import EOS, Prefixes, Scripted, all_translations
 

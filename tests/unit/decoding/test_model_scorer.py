@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from lacuna.decoding import BeamSettings, Hypothesis, Scorer, decode_all, search
-from lacuna.decoding.searching import Room
+from lacuna.decoding.search import Room
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
-from lacuna.models.fast_step import LAYOUTS, FastDecoder
+from lacuna.models.fast_decoder import LAYOUTS, FastDecoder
 from lacuna.models.loading import load_model
 from lacuna.models.stepping import ModelScorer, ModelState
 from unit.models.tiny_models import KINDS, SOURCES, Zoo

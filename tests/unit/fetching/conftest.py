@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from translate.storage import mo
 
-from lacuna.corpora.fetching.registry import Kind, Package, Registry
+from lacuna.corpora.fetching.registry import CatalogKind, Package, Registry
 
 WORDS = ["file", "folder", "window", "server", "network", "printer", "account", "message", "picture", "language"]
 WOERTER = ["Datei", "Ordner", "Fenster", "Server", "Netz", "Drucker", "Konto", "Nachricht", "Bild", "Sprache"]
@@ -63,7 +63,7 @@ class Shelf:
     def put(self, name: str, members: dict[str, bytes], *catalogs: str, **more: object) -> Package:
         data = wheel(members)
         fields = {
-            "kind": Kind.GETTEXT,
+            "kind": CatalogKind.GETTEXT,
             "domains": ("toy",),
             "languages": frozenset({"de", "zh"}),
             "license": "MIT",
@@ -103,5 +103,5 @@ def shelf() -> Shelf:
         "home/lamp/translations/en.json": b'{"config": {"title": "Switch the lamp on now", "only": "English only"}}',
         "home/lamp/translations/de.json": b'{"config": {"title": "Die Lampe jetzt einschalten"}}',
     }
-    shelf.put("home", home, "home/*/translations/{locale}.json", kind=Kind.JSON)
+    shelf.put("home", home, "home/*/translations/{locale}.json", kind=CatalogKind.JSON)
     return shelf

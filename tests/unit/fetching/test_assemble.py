@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.corpora.fetching import FetchReport, fetch_domain, load_registry, publish
+from lacuna.corpora.fetching import FetchReport, domain, fetch_domain, load_registry
 from lacuna.errors import FetchError
 from lacuna.files import sha256_of
 from lacuna.records import Languages
@@ -84,7 +84,7 @@ def test_an_interruption_leaves_the_old_files(shelf: Shelf, tmp_path: Path, monk
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(publish, "write_json", stop)
+    monkeypatch.setattr(domain, "write_json", stop)
     with pytest.raises(KeyboardInterrupt):
         run(shelf, tmp_path / "out", seed=2)
     assert contents(tmp_path / "out") == before

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.corpora.fetching import download
-from lacuna.corpora.fetching.download import default_cache, gather_wheels, pip_download
+from lacuna.corpora.fetching import wheels as download
 from lacuna.corpora.fetching.registry import load_registry
+from lacuna.corpora.fetching.wheels import default_cache, gather_wheels, pip_download
 from lacuna.errors import FetchError
 from lacuna.files import sha256_of
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from lacuna.corpora.fetching.locales import LOCALE, best_first, canonical
+from lacuna.corpora.fetching.registry import LOCALE, best_first, canonical
 
 
 @pytest.mark.parametrize(

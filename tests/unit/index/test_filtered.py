@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lacuna.index import build_index, open_index
-from lacuna.index.filtered import FilteredIndex
+from lacuna.index.base import FilteredIndex
 
 from .fakes import FakeStore, brute_force, clustered
 

@@ -1,7 +1,7 @@
 import pytest
 
 from lacuna.errors import IndexingError
-from lacuna.index.kinds import Kind, choose_kind, search_settings
+from lacuna.index.kinds import IndexKind, choose_kind, search_settings
 
 GIB = 1 << 30
 
@@ -55,7 +55,7 @@ def test_how_a_kind_is_searched(
 
 
 def test_the_paper_s_kind_is_trained_on_a_million() -> None:
-    assert Kind("IVF4096,PQ64", lists=4096).training_rows == 1_048_576
+    assert IndexKind("IVF4096,PQ64", lists=4096).training_rows == 1_048_576
 
 
 @pytest.mark.parametrize("asked", ["IDMap,Flat", "L2norm,Flat", "NSG32", "HNSW1", "HNSW999999", "IVF0,Flat", "PQ8x20"])

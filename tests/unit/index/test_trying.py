@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lacuna.errors import IndexingError
-from lacuna.index.trying import Trial, best_trial, try_indexes
+from lacuna.index.recall import IndexTrial, best_trial, try_indexes
 
 from .fakes import FakeStore, clustered
 
@@ -28,7 +28,7 @@ def test_every_way_is_searched_and_measured(tmp_path: Path) -> None:
     store = FakeStore(tmp_path / "store", KEYS)
     trials = try_indexes(store, 4, sample=50, kinds=KINDS)
     assert [trial.kind for trial in trials].count("HNSW8") == 4
-    assert trials[0] == Trial("exact", None, None, 0, 0.0, 1.0, trials[0].queries_per_second)
+    assert trials[0] == IndexTrial("exact", None, None, 0, 0.0, 1.0, trials[0].queries_per_second)
     by_probes = {(t.probes, t.rerank): t.recall for t in trials if t.kind.startswith("IVF8")}
     assert set(by_probes) == {(8, 4), (8, 8)}  # there are eight lists, so no more can be read
     assert by_probes[8, 8] >= 0.97
@@ -51,9 +51,9 @@ def test_recall_is_that_of_a_plain_loop(tmp_path: Path) -> None:
 
 def test_the_quickest_that_finds_enough_is_taken() -> None:
     slow, quick, poor = (
-        Trial("exact", None, None, 0, 0.0, 1.0, 10.0),
-        Trial("IVF8,Flat", 4, None, 0, 1.0, 0.96, 50.0),
-        Trial("IVF8,Flat", 1, None, 0, 1.0, 0.5, 90.0),
+        IndexTrial("exact", None, None, 0, 0.0, 1.0, 10.0),
+        IndexTrial("IVF8,Flat", 4, None, 0, 1.0, 0.96, 50.0),
+        IndexTrial("IVF8,Flat", 1, None, 0, 1.0, 0.5, 90.0),
     )
     trials = [slow, quick, poor]
     assert best_trial(trials, 0.95) == quick

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
-from lacuna.datastore.columns import COLUMNS, record_of, write_shard
+from lacuna.datastore.columns import COLUMNS, pair_to_line, record_of, write_shard
 from lacuna.datastore.manifest import (
     MANIFEST,
     BuildSettings,
@@ -17,7 +17,6 @@ from lacuna.datastore.manifest import (
     ModelRecord,
     write_record,
 )
-from lacuna.datastore.sentences import pair_to_line
 from lacuna.records import Origin, SentencePair
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lacuna.errors import ModelError, SettingError
-from lacuna.models import forced
+from lacuna.models import teacher_forcing
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
 from unit.models.tiny_models import KINDS, SOURCES, TARGETS, Zoo
@@ -54,7 +54,7 @@ def test_probability_and_entropy_equal_the_plain_computation(model: Model, token
 
 def test_small_chunks_change_nothing(model: Model, tokens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.force_decode(*tokens)
-    monkeypatch.setattr(forced, "_LOGITS_AT_ONCE", 3 * model.vocabulary_size)
+    monkeypatch.setattr(teacher_forcing, "_LOGITS_AT_ONCE", 3 * model.vocabulary_size)
     chunked = model.force_decode(*tokens)
     assert torch.equal(whole.predictions, chunked.predictions)
     torch.testing.assert_close(whole.log_p_gold, chunked.log_p_gold, atol=1e-5, rtol=1e-5)

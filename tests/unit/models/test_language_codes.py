@@ -6,7 +6,7 @@ from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CO
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
 from lacuna.errors import ModelError
-from lacuna.models.language_codes import _SCRIPTED, NAMES, find_code, short_code
+from lacuna.models.directions import _SCRIPTED, NAMES, find_code, short_code
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lacuna.errors import SettingError
 from lacuna.pruning import Merge
-from lacuna.pruning.entries import without_self
+from lacuna.pruning.pruned_store import without_self
 from unit.pruning.tables import RATIOS, SEEDS, Table, tables
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from lacuna.analysis.tables import Column, Plot, Table
 from lacuna.reports import write_report
-from lacuna.reports.words import duration, flat
+from lacuna.reports.page import duration, flat
 from unit.reports.experiments import CASES, CURVES, QUALITY, STATISTICS, TABLES, record, write_experiment
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

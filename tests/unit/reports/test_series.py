@@ -6,7 +6,7 @@ import pytest
 
 from lacuna.analysis.tables import Cell, Column, Plot, Table
 from lacuna.errors import ReportError
-from lacuna.reports.series import Chart, chart_of
+from lacuna.reports.figures import Chart, chart_of
 
 
 def chart(plot: Plot, *rows: tuple[Cell, ...], marks: dict[tuple[int, int], str] | None = None) -> Chart:

@@ -13,13 +13,13 @@ from starlette.testclient import TestClient
 from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError
-from lacuna.explaining import Explanation
-from lacuna.explaining.explainer import Explainer
+from lacuna.explanation import Explanation
+from lacuna.explanation.explainer import Explainer
 from lacuna.models import Model
 from lacuna.records import Translation
-from lacuna.serving import Engine, Limits, create_app
-from lacuna.serving.engine import Job
-from lacuna.serving.errors import RequestError
+from lacuna.serving import Engine, ServerLimits, create_app
+from lacuna.serving.limits import RequestError
+from lacuna.serving.service import Job
 from lacuna.translator import Memory, Translator
 from unit.models.tiny_models import SOURCES, TARGETS
 
@@ -174,7 +174,7 @@ def stuck(model: Model) -> Iterator[tuple[Engine, Event]]:
 
 def test_no_answer_in_time_is_504_and_too_many_waiting_503(stuck: tuple[Engine, Event]) -> None:
     engine, go = stuck
-    limits = Limits(max_seconds=0.05, max_texts=2, max_waiting=2)
+    limits = ServerLimits(max_seconds=0.05, max_texts=2, max_waiting=2)
     with TestClient(create_app(engine, limits)) as client:
         late = client.post("/api/v1/translate", json={"texts": ["ja"]})
         assert (late.status_code, late.json()["error"]) == (504, "no answer within 0.05 seconds; send less, or later")
@@ -196,6 +196,6 @@ def test_names_are_checked(model: Model, memories: list[Memory]) -> None:
 
 def test_limits_are_checked() -> None:
     with pytest.raises(SettingError, match="max_texts: got 0"):
-        Limits(max_texts=0)
+        ServerLimits(max_texts=0)
     with pytest.raises(SettingError, match="no more than 10 may wait"):
-        Limits(max_texts=11, max_waiting=10)
+        ServerLimits(max_texts=11, max_waiting=10)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lacuna.errors import SettingError
 from lacuna.serving.batching import Batcher
-from lacuna.serving.errors import Overloaded
+from lacuna.serving.limits import Overloaded
 
 
 class Recorder:

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lacuna.serving import Engine, Limits, create_app
+from lacuna.serving import Engine, ServerLimits, create_app
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # What has no parameters cannot be asked for in a wrong way.
@@ -51,7 +51,7 @@ def never_ending(app: ASGIApp) -> ASGIApp:
 @pytest.fixture(scope="module")
 def operations(engine: Engine) -> dict[str, Any]:
     # Short texts keep the tiny model quick; beyond them the limits answer.
-    app = create_app(engine, Limits(max_characters=60, max_texts=4))
+    app = create_app(engine, ServerLimits(max_characters=60, max_texts=4))
     found = schemathesis.openapi.from_asgi("/openapi.json", never_ending(app)).get_all_operations()
     return {operation.label: operation for operation in (one.ok() for one in found)}
 

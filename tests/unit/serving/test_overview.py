@@ -11,11 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+import lacuna.serving
+from lacuna.analysis.overview import Spelling, needed_words, principal_plane
 from lacuna.datastore import Store
 from lacuna.models import Model
-from lacuna.serving import needed
-from lacuna.serving.needed import Spelling, needed_words
-from lacuna.serving.overview import principal_plane
 from lacuna.translator import Memory
 
 END = 0
@@ -70,7 +69,7 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = [[(1, False), (2, True), (3, False)], [(2, False), (3, True)], [(1, False)]] * 3
     columns, spelling = Columns(sentences), Spelling.of(TEXTS, END)
     whole = needed_words(columns, ~columns.known, spelling, 9)  # type: ignore[arg-type]
-    monkeypatch.setattr(needed, "_ENTRIES_AT_ONCE", 2)
+    monkeypatch.setattr(overview, "_ENTRIES_AT_ONCE", 2)
     assert needed_words(columns, ~columns.known, spelling, 9) == whole  # type: ignore[arg-type]
     assert [(one.word, one.needed, one.count) for one in whole] == [("the", 6, 6), ("file", 6, 6)]
 
@@ -121,7 +120,7 @@ def test_the_map_has_every_key_of_a_small_memory(client: TestClient, memories: l
 
 
 def test_page_files_need_nothing_from_elsewhere() -> None:
-    folder = Path(needed.__file__).with_name("page")
+    folder = Path(str(lacuna.serving.__file__)).with_name("page")
     texts = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
     for name, text in texts.items():
         assert "innerHTML" not in text, name

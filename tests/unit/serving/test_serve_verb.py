@@ -18,7 +18,7 @@ import pytest
 from bad_input import run_refused
 from lacuna.errors import LacunaWarning, SettingError
 from lacuna.serving import Engine
-from lacuna.serving.running import listen, serve
+from lacuna.serving.app import listen, serve
 from lacuna.translator import Memory
 from unit.models.tiny_models import SOURCES, TARGETS
 

@@ -18,7 +18,7 @@ from lacuna.models.training import Shape, TrainingReport, TrainSettings, Weighte
 from lacuna.progress import Silent
 from lacuna.records import Languages, SentencePair
 from made_up import make_pairs
-from unit.models.words.sentences import chinese_pairs
+from unit.models.tokenization.sentences import chinese_pairs
 
 DE_EN = Languages("de", "en")
 TINY = TrainSettings(

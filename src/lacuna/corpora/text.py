@@ -1,0 +1,149 @@
+"""Line-based parallel text: two plain files, tab-separated columns, JSON lines; and writing it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from lacuna.corpora.base import Unit, content_suffix, read_lines
+from lacuna.errors import CorpusError
+from lacuna.files import atomic_path
+from lacuna.records import SentencePair
+
+
+def read_plain(source: Path, target: Path) -> Iterator[Unit]:
+    """Yield line ``n`` of one file with line ``n`` of the other.
+
+    Blank lines are yielded like any other: dropping one would lose the count that aligns the two files.
+    """
+    sources, targets = read_lines(source), read_lines(target)
+    for number, (left, right) in enumerate(zip_longest(sources, targets), start=1):
+        if left is None or right is None:
+            longer = number + sum(1 for _ in (targets if left is None else sources))
+            counts = (number - 1, longer) if left is None else (longer, number - 1)
+            raise CorpusError(
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; "
+                "line n of one must translate line n of the other: align the files again"
+            )
+        yield Unit(left, right, str(number))
+
+
+def read_tsv(path: Path) -> Iterator[Unit]:
+    """Yield ``source<TAB>target`` or ``source<TAB>target<TAB>tag`` lines; wholly empty lines are passed over."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line:
+            continue
+        columns = line.split("\t")
+        if len(columns) not in (2, 3):
+            raise CorpusError(
+                f"{path}:{number}: got {len(columns)} {'column' if len(columns) == 1 else 'columns'}; each line holds "
+                "source<TAB>target or source<TAB>target<TAB>tag: replace tabs inside the text by spaces"
+            )
+        tag = columns[2] if len(columns) == 3 else None
+        yield Unit(columns[0], columns[1], str(number), tag or None)
+
+
+def read_jsonl(path: Path) -> Iterator[Unit]:
+    """Yield one ``{"source": ..., "target": ..., "tag": ...}`` per line; other keys are the user's own, unread."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        record = _object(where, line)
+        source, target = _text(where, record, "source"), _text(where, record, "target")
+        tag = None if record.get("tag") is None else _text(where, record, "tag")
+        yield Unit(source, target, str(number), tag or None)
+
+
+def _object(where: str, line: str) -> dict[str, Any]:
+    shape = '{"source": "...", "target": "..."}'
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{where}: not JSON ({error}); write one object per line: {shape}") from error
+    if not isinstance(record, dict):
+        raise CorpusError(f"{where}: got a JSON {type(record).__name__}; write one object per line: {shape}")
+    return record
+
+
+def _text(where: str, record: dict[str, Any], key: str) -> str:
+    if key not in record:
+        found = ", ".join(map(repr, record)) or "none"
+        raise CorpusError(f"{where}: no key '{key}', got {found}; each object needs 'source' and 'target'")
+    value = record[key]
+    if not isinstance(value, str):
+        raise CorpusError(f"{where}: '{key}' is a {type(value).__name__}, not a string; put the text in quotes")
+    try:
+        # JSON can spell half a character ("\ud83d"), which no later step could write out again.
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise CorpusError(f"{where}: '{key}' holds half a surrogate pair; write the file as plain UTF-8") from error
+    return value
+
+
+_SEPARATORS = re.compile(r"\r\n|[\t\n\r]")
+
+
+def write_tsv(path: str | Path, pairs: Iterable[SentencePair]) -> int:
+    r"""Write ``source<TAB>target``, and ``<TAB>tag`` after pairs that have a tag; return the number of pairs.
+
+    A tab, ``\n``, ``\r`` or ``\r\n`` inside a text becomes one space: escapes would have to be undone by every other
+    tool that reads the file. A byte order mark before a text is left out. Equal pairs make equal bytes, compressed too.
+
+    :param path: Ends in ``.tsv``, ``.tsv.gz`` or ``.tsv.xz``; the file is whole or absent, never half.
+    :param pairs: Read once. Nothing is written if reading them fails.
+    """
+    path = Path(path)
+    if content_suffix(path) != ".tsv":
+        raise CorpusError(f"{path}: write_tsv writes .tsv, .tsv.gz or .tsv.xz; change the name's suffix")
+    count = 0
+    with atomic_path(path) as temporary, _open(temporary, path.suffix.lower()) as file:
+        for pair in pairs:
+            try:
+                file.write(_line(pair).encode())
+            except UnicodeEncodeError as error:
+                raise CorpusError(
+                    f"{path}: the pair from {pair.origin} holds half a surrogate pair, "
+                    "which UTF-8 cannot spell; drop that pair"
+                ) from error
+            count += 1
+    return count
+
+
+def _line(pair: SentencePair) -> str:
+    columns = [_field(pair.source), _field(pair.target)]
+    if tag := _field(pair.origin.tag or ""):
+        columns.append(tag)
+    return "\t".join(columns) + "\n"
+
+
+def _field(text: str) -> str:
+    return _SEPARATORS.sub(" ", text.lstrip("\ufeff"))
+
+
+@contextmanager
+def _open(temporary: Path, compression: str) -> Iterator[BinaryIO]:
+    """Open for writing; the compression is that of the final name, which the temporary one does not show."""
+    with temporary.open("wb") as raw:
+        if compression == ".gz":
+            # No name and no time in the header: the same pairs must give the same bytes.
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed, _buffered(packed) as file:
+                yield file
+        elif compression == ".xz":
+            with lzma.LZMAFile(raw, "wb") as packed_xz, _buffered(packed_xz) as file:
+                yield file
+        else:
+            yield raw
+
+
+def _buffered(file: gzip.GzipFile | lzma.LZMAFile) -> io.BufferedWriter:
+    # Compressors are slow at many small writes.
+    return io.BufferedWriter(cast(io.RawIOBase, file), buffer_size=1 << 18)

@@ -1,0 +1,181 @@
+"""Explaining translations: what the translator says of each token, with names, texts, margins and confidence.
+
+Knows nothing of how an explanation is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from lacuna.errors import SettingError
+from lacuna.explanation.calibration import Calibration
+from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
+from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
+from lacuna.index.base import FilteredIndex
+from lacuna.models import Model
+from lacuna.progress import SILENT, Progress
+from lacuna.records import Neighbor, Step, Translation
+from lacuna.translator import Memory, Translator
+
+
+class Explainer:
+    """Explains what a translator does.
+
+    :param without: Ids of sentences whose entries are not to be found, in any memory: what would be without them?
+    :param calibration: For the confidence of each token.
+    :param most_margin: Where counting a margin stops.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        *,
+        without: Collection[int] = (),
+        calibration: Calibration | None = None,
+        most_margin: int = MOST_MARGIN,
+    ) -> None:
+        if most_margin < 1:
+            raise SettingError(f"most_margin: got {most_margin}; allowed is 1 or more")
+        if calibration is not None:
+            calibration.check(translator.memories, most_margin)
+        _check_names(translator.memories)
+        model, self.without = translator.model, tuple(sorted(set(without)))
+        memories = [leave_out(memory, self.without) for memory in translator.memories]
+        _check_left_out(self.without, translator.memories)
+        self.translator = Translator(model, memories, translator.combiner, translator.beam)
+        self._plain = Translator(model, beam=translator.beam)
+        self._calibration, self._most_margin = calibration, most_margin
+
+    def explain(
+        self, texts: Sequence[str], targets: Sequence[str] | None = None, *, progress: Progress = SILENT
+    ) -> list[Explanation]:
+        """Translate sentences and explain every token.
+
+        :param targets: Translations to explain instead of the translator's own; one for each text.
+        """
+        if targets is None:
+            translations = self.translator.translate(texts, evidence=True, progress=progress)
+        else:
+            translations = self._given(texts, targets)
+        has_memory = bool(self.translator.memories)
+        plain = self._plain.translate(texts, progress=progress) if has_memory or targets is not None else translations
+        known: Sequence[Knowledge | None] = [None] * len(texts)
+        if has_memory:
+            known = know(self.translator, texts, [one.ids for one in translations], self._most_margin)
+        neighbors = _Neighbors(self.translator.model, self.translator.memories, translations)
+        return [
+            self._explanation(translation, base.text, knowledge, neighbors)
+            for translation, base, knowledge in zip(translations, plain, known, strict=True)
+        ]
+
+    def _given(self, texts: Sequence[str], targets: Sequence[str]) -> list[Translation]:
+        """Read given translations as if the translator had made them."""
+        if len(texts) != len(targets):
+            raise SettingError(f"got {len(texts)} sentences but {len(targets)} translations; give one for each")
+        model, penalty = self.translator.model, self.translator.beam.length_penalty
+        results = []
+        encoded = model.encode_targets(targets)
+        for text, target, ids, steps in zip(
+            texts, targets, encoded, self.translator.explain(texts, targets), strict=True
+        ):
+            log_p = sum(math.log(max(step.p, 1e-300)) for step in steps)
+            score = log_p / len(ids) ** penalty
+            results.append(Translation(text, target, score, len(ids), steps, tuple(ids)))
+        return results
+
+    def _explanation(
+        self, translation: Translation, base_text: str, known: Knowledge | None, neighbors: _Neighbors
+    ) -> Explanation:
+        texts = pieces(self.translator.model.decode, translation.ids, translation.text)
+        margins = [None] * len(texts) if known is None else known.margins.tolist()
+        confidences: Sequence[float | None] = [None] * len(texts)
+        confidence = None
+        if self._calibration is not None and known is not None and texts:
+            confidences = self._calibration.probability(known.margins, known.max_probs).tolist()
+            confidence = float(np.mean(np.asarray(confidences)))
+        tokens = tuple(
+            self._token(step, text, margin, sure, neighbors)
+            for step, text, margin, sure in zip(translation.steps, texts, margins, confidences, strict=True)
+        )
+        return Explanation(
+            translation.source, translation.text, base_text, translation.score, tokens, confidence, self.without
+        )
+
+    def _token(
+        self, step: Step, text: str, margin: int | None, confidence: float | None, neighbors: _Neighbors
+    ) -> ExplainedToken:
+        return ExplainedToken(
+            token=step.token,
+            text=text,
+            p=step.p,
+            p_model=step.p_model,
+            p_knn=step.p_knn,
+            knn_weight=step.knn_weight,
+            model_token=step.model_token,
+            changed=step.model_token != step.token,
+            margin=margin,
+            margin_cap=self._most_margin,
+            confidence=confidence,
+            neighbors=tuple(neighbors.explain(near) for near in step.neighbors),
+        )
+
+
+class _Neighbors:
+    """Puts neighbors back into their sentences; each sentence is turned into tokens once."""
+
+    def __init__(self, model: Model, memories: Sequence[Memory], translations: Sequence[Translation]) -> None:
+        self._model = model
+        stores = {memory.name: memory.store for memory in memories}
+        steps = (step for translation in translations for step in translation.steps)
+        wanted = list(dict.fromkeys((near.memory, near.sentence) for step in steps for near in step.neighbors))
+        pairs = [stores[name].sentences[sentence] for name, sentence in wanted]
+        ids = model.encode_targets([pair.target for pair in pairs])
+        self._sentences = dict(zip(wanted, zip(pairs, ids, strict=True), strict=True))
+
+    def explain(self, near: Neighbor) -> ExplainedNeighbor:
+        pair, ids = self._sentences[near.memory, near.sentence]
+        before, word, after = pair.target, "", ""
+        # A store made elsewhere may have cut its sentences in other ways, or have no text: then nothing is marked.
+        if near.position < len(ids) and self._model.token_text(ids[near.position]) == near.token:
+            before, word, after = mark(self._model.decode, ids, near.position, pair.target)
+        return ExplainedNeighbor(
+            memory=near.memory,
+            entry=near.entry,
+            sentence=near.sentence,
+            position=near.position,
+            token=near.token,
+            distance=near.distance,
+            weight=near.weight,
+            known=near.known,
+            source=pair.source,
+            before=before,
+            word=word,
+            after=after,
+            origin=str(pair.origin),
+        )
+
+
+def leave_out(memory: Memory, sentences: Collection[int]) -> Memory:
+    """Return the memory as if these sentences were not in it."""
+    if not sentences:
+        return memory
+    keep = ~np.isin(memory.store.sentence, np.asarray(sorted(sentences)))
+    return Memory(memory.name, memory.store, FilteredIndex(memory.index, keep))
+
+
+def _check_left_out(without: Sequence[int], memories: Sequence[Memory]) -> None:
+    count = max((len(memory.store.sentences) for memory in memories), default=0)
+    for sentence in without:
+        if not 0 <= sentence < count:
+            allowed = f"0 to {count - 1}" if count else "nothing, there is no memory"
+            raise SettingError(f"without: got sentence {sentence}; allowed is {allowed}: see the ids of an explanation")
+
+
+def _check_names(memories: Sequence[Memory]) -> None:
+    names = [memory.name for memory in memories]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SettingError(f"two memories are named {twice!r}; open them with different names")

@@ -1,0 +1,80 @@
+"""Which sentences neither the model nor the memory knows: those to have translated next.
+
+A token may be wrong in two ways: model and memory together may not be sure of it (p), or the model may not be (its
+confidence). The gap of a sentence is the mean of both, over all tokens; docs/explain.md has what else was tried. Knows
+nothing of how the list is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lacuna.explanation.calibration import Calibration
+from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
+from lacuna.progress import SILENT, Progress
+from lacuna.records import Translation
+from lacuna.translator import Translator
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A sentence, and how little is known of it. All numbers are means over the tokens of its translation.
+
+    :param line: Its place among the sentences, from 1.
+    :param gap: The mean of ``1 - p`` and of one less the confidence, or less the model's largest probability where
+        there is no calibration: the larger, the less is known.
+    :param p: The probability of the tokens in the end.
+    :param margin: How many of the nearest entries are known before the first unknown one.
+    :param distance: Squared distance of the nearest entry.
+    :param confidence: The probability that the model's own choice is right; None without a calibration.
+    """
+
+    line: int
+    source: str
+    translation: str
+    gap: float
+    p: float
+    margin: float
+    distance: float
+    confidence: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return asdict(self)
+
+
+def find_gaps(
+    translator: Translator,
+    texts: Sequence[str],
+    *,
+    calibration: Calibration | None = None,
+    progress: Progress = SILENT,
+) -> list[Gap]:
+    """Translate sentences and rank them, the least known first; blank ones and repetitions are left out."""
+    if calibration is not None:
+        calibration.check(translator.memories, MOST_MARGIN)
+    lines = {text: line for line, text in reversed(list(enumerate(texts, 1))) if text.strip()}
+    chosen = sorted(lines, key=lambda text: lines[text])
+    translations = translator.translate(chosen, evidence=True, progress=progress)
+    known = know(translator, chosen, [one.ids for one in translations], MOST_MARGIN)
+    found = [_gap(lines[one.source], one, at, calibration) for one, at in zip(translations, known, strict=True)]
+    return sorted(found, key=lambda one: (-one.gap, one.line))
+
+
+def _gap(line: int, translation: Translation, known: Knowledge, calibration: Calibration | None) -> Gap:
+    p = np.array([step.p for step in translation.steps])
+    sure = known.max_probs if calibration is None else calibration.probability(known.margins, known.max_probs)
+    return Gap(
+        line=line,
+        source=translation.source,
+        translation=translation.text,
+        gap=float(np.mean((1 - p) + (1 - sure)) / 2),
+        p=float(p.mean()),
+        margin=float(known.margins.mean()),
+        distance=float(known.nearest.mean()),
+        confidence=None if calibration is None else float(sure.mean()),
+    )

@@ -1,0 +1,90 @@
+"""A memory is a store and its index; several are searched as one, their neighbors merged by distance.
+
+Knows nothing of models beyond the fingerprint that a store was built with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lacuna.combiners import Neighbors
+from lacuna.datastore import Store, open_store
+from lacuna.errors import SettingError
+from lacuna.index import VectorIndex, open_index
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Memory:
+    """A store with the index that searches it, under a name that explanations use."""
+
+    name: str
+    store: Store
+    index: VectorIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """The neighbors of a batch of queries, over all memories, nearest first.
+
+    :param neighbors: What combiners see of them, on the device of the queries.
+    :param memories: Which memory each comes from: (queries, k).
+    :param entries: The row in that memory's store; -1 where there is none: (queries, k).
+    """
+
+    neighbors: Neighbors
+    memories: NDArray[np.int64]
+    entries: NDArray[np.int64]
+
+
+def open_memory(path: str | Path, name: str | None = None) -> Memory:
+    """Open a store and its index; the name is the folder's unless another is given."""
+    store = open_store(path)
+    return Memory(name or Path(path).name, store, open_index(store))
+
+
+def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) -> Retrieval:
+    """Search every memory and keep the k nearest of all; at equal distance the earlier memory goes first."""
+    if not memories:
+        raise SettingError("no memory to search; give at least one store")
+    asked = queries.float().cpu().numpy()
+    found = [memory.index.search(asked, k) for memory in memories]
+    distances = np.concatenate([one.distances for one in found], axis=1)
+    entries = np.concatenate([one.ids for one in found], axis=1)
+    owners = np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(asked), axis=0)
+    if len(memories) > 1:
+        nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        distances, entries, owners = (np.take_along_axis(part, nearest, 1) for part in (distances, entries, owners))
+    values = np.full(entries.shape, -1, np.int64)
+    merged = any(memory.store.weights is not None for memory in memories)
+    weights = np.ones(entries.shape, np.float32) if merged else None
+    for number, memory in enumerate(memories):
+        chosen = (owners == number) & (entries >= 0)
+        values[chosen] = memory.store.values[entries[chosen]]
+        if weights is not None and memory.store.weights is not None:
+            weights[chosen] = memory.store.weights[entries[chosen]]
+    place = queries.device
+    neighbors = Neighbors(
+        torch.from_numpy(distances).to(place),
+        torch.from_numpy(values).to(place),
+        None if weights is None else torch.from_numpy(weights).log().to(place),
+        queries,
+        lambda: read_keys(memories, owners, entries, place),
+    )
+    return Retrieval(neighbors, owners, entries)
+
+
+def read_keys(
+    memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], place: torch.device
+) -> torch.Tensor:
+    """Read the keys of neighbors, zeros where there is none: (queries, k, dimension)."""
+    keys = np.zeros((*entries.shape, memories[0].store.dimension), np.float16)
+    for number, memory in enumerate(memories):
+        chosen = (owners == number) & (entries >= 0)
+        keys[chosen] = memory.store.keys.gather(entries[chosen])
+    return torch.from_numpy(keys).to(place).float()
