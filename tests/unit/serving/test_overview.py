@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import lacuna.serving
+from lacuna.analysis import overview
 from lacuna.analysis.overview import Spelling, needed_words, principal_plane
 from lacuna.datastore import Store
 from lacuna.models import Model
