@@ -1,12 +1,15 @@
-"""One family of errors: each message says what is wrong, what was got, what is allowed, and the way out.
+"""All errors that a user can fix. Each message says what is wrong, the value received, what is allowed, and a remedy.
 
-Everything here is the user's to mend. The command line prints such an error as one line and ends with exit
-code 2; any other exception is our fault and keeps its traceback.
+The command line prints such an error as one line and exits with code 2. Any other exception is a bug and keeps its
+traceback.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class LacunaError(Exception):
-    """Something the user can mend."""
+    """An error that the user can fix."""
 
 
 class CorpusError(LacunaError, ValueError):
@@ -61,5 +64,18 @@ class MissingExtra(LacunaError, ImportError):  # noqa: N818 - named for what the
     """An optional dependency that is not installed."""
 
 
+@contextmanager
+def needs_extra(extra: str, purpose: str) -> Iterator[None]:
+    """Turn a failed import inside the block into an error that names the extra to install.
+
+    :param extra: Name of the extra in ``pyproject.toml``.
+    :param purpose: What the package is needed for, as the subject of a sentence: ``"drawing figures"``.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f'{purpose} needs the package {error.name}; pip install "lacuna-mt[{extra}]"') from error
+
+
 class LacunaWarning(UserWarning):
-    """Something the user should know although the work goes on."""
+    """Something the user should know; the work continues."""
