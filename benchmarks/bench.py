@@ -3,11 +3,11 @@
     python benchmarks/bench.py [--model FOLDER] [--test CORPUS] [--memory STORE --combiner FOLDER]
                                [--pruned STORE --pruned-combiner FOLDER] [--batch 1 8 32] [--sentences 96] [--threads 2]
 
-The systems take turns in every round, so that other load on the machine affects all of them; the best round counts. Speed
-is target tokens per second; compare the ratios. With ``--test``, the table shows BLEU next to speed. A combiner with a gate
-(``lacuna fit --gate``) is measured with and without it. Ratios of 8-bit systems are relative to the plain 8-bit one.
-CTranslate2 runs with all threads on one batch, and with one batch per thread. ``--equal N`` compares the fast decoder with
-that of transformers on N sentences instead.
+The systems take turns in every round, so that other load on the machine affects all of them; the best round counts.
+Speed is target tokens per second; compare the ratios. With ``--test``, the table shows BLEU next to speed. A combiner
+with a gate (``lacuna fit --gate``) is measured with and without it. Ratios of 8-bit systems are relative to the plain
+8-bit one. CTranslate2 runs with all threads on one batch, and with one batch per thread. ``--equal N`` compares the
+fast decoder with that of transformers on N sentences instead.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     python benchmarks/sizes.py STORE --combiner FOLDER --test CORPUS [--model FOLDER]
                                [--entries 50000 500000 5000000] [--sentences 192] [--rounds 3] [--threads 2]
 
-STORE gives real keys and tokens; a larger memory repeats them with a little noise on every key, a smaller one has a
-part of them. Each size is made in a temporary folder, indexed with ``--kind auto`` and used in a process of its own,
-with the combiner, its gate if it has one, and without a memory, in turns; the best round counts. Recall is that of the
-store's own keys. 5,000,000 entries of 256 numbers take 6 GB on disk for a while.
+STORE provides real keys and tokens. A larger memory repeats them with a little noise on every key; a smaller one has
+part of them. Each size is written to a temporary folder, indexed with ``--kind auto`` and measured in a separate
+process: with the combiner, with its gate if it has one, and without a memory, in turns; the best round counts. Recall
+is measured on the store's own keys. 5,000,000 entries with 256-dimensional keys take 6 GB of disk space.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The systems whose speed is compared: transformers, CTranslate2, and Lacuna with and without a memory.
 
-Each is a function from texts to translations, and knows how long its parts took.
+Each maps texts to translations and records the time of its parts.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def serve_ctranslate2(pipe: Connection, folder: str, ways: dict[str, Any]) -> No
 def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers: int, threads: int) -> System:
     """Convert a model folder for CTranslate2 and wrap it.
 
-    It gets a process of its own: its workers slow down everything else in theirs, even after they have done.
+    It runs in a separate process, because its worker threads slow down the rest of theirs even when idle.
     """
     import ctranslate2
 
