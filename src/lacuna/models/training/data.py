@@ -146,7 +146,9 @@ def encode_pairs(
         sources = encoder.encode_sources([pair.source for pair in chunk])
         targets = encoder.encode_targets([pair.target for pair in chunk])
         both = zip(sources, targets, strict=True)
-        sides = [side for pair in both if 1 <= len(pair[0]) <= max_source and len(pair[1]) <= max_target for side in pair]
+        sides = [
+            side for pair in both if 1 <= len(pair[0]) <= max_source and len(pair[1]) <= max_target for side in pair
+        ]
         lengths.append(np.fromiter(map(len, sides), np.int64, len(sides)))
         ids.append(np.fromiter(chain.from_iterable(sides), dtype))
         names |= dict.fromkeys(Path(pair.origin.file).name for pair in chunk)

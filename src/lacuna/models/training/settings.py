@@ -6,6 +6,7 @@ Knows nothing of how the settings are used.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +22,12 @@ _FULL_LEARNING_RATE = 3e-4
 _LORA_LEARNING_RATE = 2e-3
 _EPOCHS = 10.0
 _ALPHA_PER_RANK = 2
+_RANGES: dict[str, Callable[[float], bool]] = {
+    "1 or more": lambda value: value >= 1,
+    "0 or more": lambda value: value >= 0,
+    "more than 0": lambda value: value > 0,
+    "0 or more and less than 1": lambda value: 0 <= value < 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,9 @@ class Shape:
     max_positions: int = 256
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "encoder_layers", "decoder_layers", "dimension", "feed_forward", "heads", "max_positions")
+        _check_range(
+            self, "1 or more", "encoder_layers", "decoder_layers", "dimension", "feed_forward", "heads", "max_positions"
+        )
         _check(self.dimension % (2 * self.heads) == 0, "dimension", self.dimension, f"a multiple of {2 * self.heads}")
         _check(self.vocabulary >= 360, "vocabulary", self.vocabulary, "360 or more (bytes and ASCII take 350)")
 
@@ -98,10 +107,10 @@ class TrainSettings:
     def __post_init__(self) -> None:
         budget = f"hours {self.hours}, steps {self.steps}"
         _check((self.hours is None) != (self.steps is None), "budget", budget, "exactly one: --hours or --steps")
-        _at_least_one(self, "steps", "batch_tokens", "evaluate_every", "save_every", "average", "dev_pairs")
-        _above_zero(self, "hours", "learning_rate", "clip_norm")
-        _not_negative(self, "warmup_steps", "patience", "weight_decay", "lexical_weight")
-        _below_one(self, "label_smoothing", "dropout")
+        _check_range(self, "1 or more", "steps", "batch_tokens", "evaluate_every", "save_every", "average", "dev_pairs")
+        _check_range(self, "more than 0", "hours", "learning_rate", "clip_norm")
+        _check_range(self, "0 or more", "warmup_steps", "patience", "weight_decay", "lexical_weight")
+        _check_range(self, "0 or more and less than 1", "label_smoothing", "dropout")
         _check(0 < self.decay_share <= 1, "decay_share", self.decay_share, "more than 0, at most 1")
         for name, allowed in (("tokenization", TOKENIZATIONS), ("vocabularies", VOCABULARIES)):
             _check(getattr(self, name) in allowed, name, repr(getattr(self, name)), " or ".join(allowed))
@@ -129,7 +138,7 @@ class LoraSettings:
     targets: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "rank", "alpha")
+        _check_range(self, "1 or more", "rank", "alpha")
         _check(0 <= self.dropout < 1, "lora dropout", self.dropout, "0 or more and less than 1")
         _check(self.targets is None or len(self.targets) > 0, "targets", "none", "one layer name or more")
 
@@ -178,10 +187,10 @@ class FinetuneSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        _above_zero(self, "epochs", "hours", "learning_rate", "clip_norm")
-        _at_least_one(self, "steps", "batch_tokens", "evaluate_every", "save_every", "held_out")
-        _not_negative(self, "warmup_steps", "patience", "seed")
-        _below_one(self, "label_smoothing", "dropout")
+        _check_range(self, "more than 0", "epochs", "hours", "learning_rate", "clip_norm")
+        _check_range(self, "1 or more", "steps", "batch_tokens", "evaluate_every", "save_every", "held_out")
+        _check_range(self, "0 or more", "warmup_steps", "patience", "seed")
+        _check_range(self, "0 or more and less than 1", "label_smoothing", "dropout")
 
     @property
     def peak_learning_rate(self) -> float:
@@ -235,24 +244,7 @@ def _check(condition: bool, name: str, got: object, allowed: str) -> None:
         raise SettingError(f"{name}: got {got}; allowed is {allowed}")
 
 
-def _at_least_one(settings: object, *names: str) -> None:
+def _check_range(settings: object, allowed: str, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
-        _check(value is None or value >= 1, name, value, "1 or more")
-
-
-def _above_zero(settings: object, *names: str) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        _check(value is None or value > 0, name, value, "more than 0")
-
-
-def _not_negative(settings: object, *names: str) -> None:
-    for name in names:
-        _check(getattr(settings, name) >= 0, name, getattr(settings, name), "0 or more")
-
-
-def _below_one(settings: object, *names: str) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        _check(value is None or 0 <= value < 1, name, value, "0 or more and less than 1")
+        _check(value is None or _RANGES[allowed](value), name, value, allowed)
