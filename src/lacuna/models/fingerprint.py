@@ -83,7 +83,7 @@ def _tokenizer_lines(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
     if hasattr(tokenizer, "bpe_ranks"):
         yield f"merges {_hash_json(sorted(tokenizer.bpe_ranks.items(), key=lambda pair: pair[1]))}"
     if isinstance(tokenizer, WordTokenizer):
-        for name, content in sorted(tokenizer.word_pieces.files.items()):
+        for name, content in sorted(tokenizer.word_bpe.files.items()):
             yield f"{name} {hashlib.sha256(content).hexdigest()}"
     for name in ("spm_source", "spm_target", "sp_model"):
         if hasattr(tokenizer, name):
