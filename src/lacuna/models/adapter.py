@@ -23,7 +23,7 @@ from lacuna.errors import ModelError, SettingError
 from lacuna.models.directions import Direction
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
-from lacuna.models.padding import pad, run_alike
+from lacuna.models.padding import pad, run_bucketed
 from lacuna.models.teacher_forcing import ForcedDecoding, LastLayer, judge
 from lacuna.records import Languages
 
@@ -218,7 +218,7 @@ class Model:
             return output
 
         ids, mask = self._padded(sources)
-        return run_alike(run, ids, mask), mask
+        return run_bucketed(run, ids, mask), mask
 
     @torch.inference_mode()
     def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedDecoding:
