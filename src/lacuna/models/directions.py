@@ -147,7 +147,7 @@ def direct_m2m100(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked
 
 
 def direct_mbart(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
-    """mBART starts with the tag alone; mBART-50, recognized by its tokenizer, with ``</s> tag``."""
+    """MBART starts with the tag alone; mBART-50, recognized by its tokenizer, with ``</s> tag``."""
     languages, tag = _tagged(tokenizer, asked, name)
     many_to_many = type(tokenizer).__name__.startswith("MBart50")
     return Direction(languages, (_start_id(hf, hf.config.eos_token_id), tag) if many_to_many else (tag,))

@@ -57,7 +57,7 @@ def _prepared_weights(model: Model, int8: bool) -> _PreparedWeights:
     if name not in model.forms:
         head = model.projection
         model.forms[name] = _PreparedWeights(
-            FastDecoder.fitting(model.hf, int8=int8),
+            FastDecoder.prepare(model.hf, int8=int8),
             with_int8_layers(model.hf.get_encoder()) if int8 else None,
             make_linear(head.weight, head.bias, int8=int8),
         )

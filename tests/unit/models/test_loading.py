@@ -208,9 +208,7 @@ def test_the_bundled_model_is_the_default(monkeypatch: pytest.MonkeyPatch, zoo: 
 def test_a_hub_name_without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     message = refusal("someone/no-such-model")
-    assert message.startswith(
-        "model 'someone/no-such-model': no such folder, and it cannot be read from the hub"
-    )
+    assert message.startswith("model 'someone/no-such-model': no such folder, and it cannot be read from the hub")
     assert message.endswith("check the name and the network, or give a folder")
 
 
