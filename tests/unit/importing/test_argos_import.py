@@ -111,7 +111,7 @@ def test_refuses_other_packages(package: Path, tmp_path: Path) -> None:
     bpe = pack(package, tmp_path / "bpe.argosmodel", **{"bpe.model": b"#version: 0.2\n"})
     refused(bpe, tmp_path, "Moses and BPE")
     prefixed = json.dumps(METADATA | {"target_prefix": "__en__"}).encode()
-    refused(pack(package, tmp_path / "m.argosmodel", **{"metadata.json": prefixed}), tmp_path, "wants __en__")
+    refused(pack(package, tmp_path / "m.argosmodel", **{"metadata.json": prefixed}), tmp_path, "needs __en__")
     refused(pack(package, tmp_path / "n.argosmodel", **{"metadata.json": b"{}"}), tmp_path, "no from_code")
     good = pack(package, tmp_path / "de_en.argosmodel")
     refused(good, tmp_path, "translates de-en, not en-de", Languages("en", "de"))

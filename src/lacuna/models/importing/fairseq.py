@@ -49,9 +49,7 @@ def read_merges(folder: Path) -> list[str]:
     lines = _lines(path)
     has_version = bool(lines) and lines[0].startswith("#version:")
     if has_version and lines[0].split()[-1] == "0.1":
-        raise ModelError(
-            f"{path}: subword-nmt codes of version 0.1 treat word ends differently from FSMT; they cannot be imported"
-        )
+        raise ModelError(f"{path}: subword-nmt codes of version 0.1 treat word ends unlike FSMT; it cannot be imported")
     merges: dict[str, None] = {}  # of equal merges, the first counts
     for number, line in enumerate(lines[has_version:], start=1 + has_version):
         parts = line.split(" ")
