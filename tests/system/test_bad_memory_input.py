@@ -180,7 +180,10 @@ CASES = {
     "translate: keys cut": Case(TRANSLATE, KEYS, cut(KEYS)),
     "translate: no index": Case(TRANSLATE, "build it with: lacuna index store", without("store/index")),
     "translate: index of another store": Case(TRANSLATE, "of another store", index_of_another_store),
-    "translate: index of an earlier state": Case(TRANSLATE, "has changed since", edit(INDEX, store="0" * 64)),
+    "translate: index of an earlier state": Case(
+        TRANSLATE, "has changed since", edit(INDEX, store="0" * 64, checksum=None)
+    ),
+    "translate: index with an edited manifest": Case(TRANSLATE, "does not match its checksum", edit(INDEX, probes=1)),
     "translate: index cut": Case(TRANSLATE, "cut short", cut("store/index/*.faiss")),
     "translate: index of a newer format": Case(TRANSLATE, "lacuna index store", edit(INDEX, format=99)),
     "translate: k above the store": Case(f"{TRANSLATE} --k 1000000", "allowed is 1 to "),
