@@ -7,6 +7,7 @@ formats the results.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,12 +34,12 @@ class SystemResult:
     dropped: float | None
     entries: int | None
     setting: str
-    score: dict[str, object]
+    score: dict[str, Any]
 
     @property
     def bleu(self) -> float:
         """BLEU."""
-        return float(self.score["bleu"])  # type: ignore[arg-type]
+        return float(self.score["bleu"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ class Comparison:
         scores: Scores = self._steps.score(texts, sentences)
         return [self._result(key, systems[key], scores[names[key]]) for key in systems]
 
-    def _result(self, key: tuple[str, str], system: System, score: dict[str, object]) -> SystemResult:
+    def _result(self, key: tuple[str, str], system: System, score: dict[str, Any]) -> SystemResult:
         entries = system.memory.store.entries if system.memory else None
         dropped = None if entries is None else 1 - entries / self._entries
         return SystemResult(key[0], dropped, entries, key[1], score)

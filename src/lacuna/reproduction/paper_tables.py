@@ -79,15 +79,8 @@ def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str
     marks: dict[tuple[int, int], str] = {}
     for number, system in enumerate(systems):
         score, theirs = system.score, _paper_score(paper, system.name)
-        row: list[Cell] = [
-            TITLES[system.name],
-            system.dropped,
-            system.entries,
-            system.bleu,
-            score["chrf"],
-            score["p_decline"],
-        ]  # type: ignore[list-item]
-        row += [score["comet"]] if comet else []  # type: ignore[list-item]
+        row: list[Cell] = [TITLES[system.name], system.dropped, system.entries, system.bleu]
+        row += [score["chrf"], score["p_decline"], *([score["comet"]] if comet else [])]
         row += [theirs.ratio, theirs.bleu, theirs.comet] if theirs else [None, None, None]
         rows.append(tuple(row))
         starred = {
