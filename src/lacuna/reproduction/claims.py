@@ -44,7 +44,7 @@ class CheckedClaim:
 def check_claims(results: ComparisonResults, accuracy: Table, unknown_below_four: float) -> list[CheckedClaim]:
     """Check the paper's claims against the measured figures.
 
-    :param accuracy: From :func:`~lacuna.analysis.knowledge.accuracy_by_margin`.
+    :param accuracy: From :func:`~lacuna.analysis.knowledge_tables.accuracy_by_margin`.
     :param unknown_below_four: Share of the unknown entries with a margin of 0 to 4.
     """
     return [

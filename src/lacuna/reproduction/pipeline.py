@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lacuna.analysis.cases import corpus_cases, neighbor_case
-from lacuna.analysis.knowledge import accuracy_by_margin, index_sizes, known_statistics, margin_distribution
+from lacuna.analysis.knowledge_tables import accuracy_by_margin, index_sizes, known_statistics, margin_distribution
 from lacuna.analysis.paper import paper_of
 from lacuna.analysis.tables import Table, write_table
 from lacuna.files import write_json

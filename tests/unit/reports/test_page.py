@@ -191,7 +191,7 @@ def test_how_it_was_made(page: lxml.html.HtmlElement) -> None:
         ["all", "4,711.0", ""],
     ):
         assert row in rows
-    assert "computed by Lacuna in 1 h 19 min" in words(page)
+    assert "Lacuna computed all numbers in 1 h 19 min" in words(page)
 
 
 def test_hostile_words_stay_words(tmp_path: Path) -> None:
