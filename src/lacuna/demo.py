@@ -1,7 +1,7 @@
 """The demo: corpus, memory, margins, pruned memory, combiners and translations with one model.
 
-Every artifact stays in the folder of the demo. A later run reuses it if ``demo.json`` says that it was made from the same
-inputs, and makes it again otherwise. This module does not display the result.
+Every artifact stays in the folder of the demo. A later run reuses it if ``demo.json`` has the same inputs for it, and
+makes it again otherwise. This module does not display the result.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
         _draw(into / "corpus" / f"{part}.tsv", languages, getattr(settings, part), settings.seed)
         for part in ("train", "dev", "test")
     )
-    built = made.note("store", "store", {"model": model.fingerprint, "train": as_sentences(train).key})
+    # The path counts, because the origins of the sentences name it.
+    inputs = {"model": model.fingerprint, "train": as_sentences(train).key, "path": str(into)}
+    built = made.note("store", "store", inputs)
     store = build_store(model, train, into / "store", progress=progress)  # opens or resumes what is there
     clock.note("build")
     index = build_index(store, progress=progress)

@@ -132,7 +132,7 @@ def test_accuracy_by_margin(model: Model, memory: Memory, told: list[tuple[int, 
         assert tokens == len(here)
         assert accuracy == (pytest.approx(sum(here) / len(here)) if here else None)
     small = [right for margin, right in told if margin < 4]
-    assert f"{100 * sum(small) / len(small):.1f} % of those with a margin below 4" in table.note
+    assert f"{100 * sum(small) / len(small):.1f} % on those with a margin below 4" in table.note
 
 
 def test_drawn_tokens(model: Model, memory: Memory, told: list[tuple[int, bool]]) -> None:
