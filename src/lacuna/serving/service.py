@@ -59,9 +59,9 @@ class Job:
 class Engine:
     """A model with the memories and combiners that clients can select.
 
-    :param memories: The first is used where a client names none.
-    :param combiners: By name; one with the name of a memory goes with it unless another is asked for.
-    :param calibration: Gives explanations their confidence.
+    :param memories: The first is the default of clients.
+    :param combiners: Combiners by name; one with the name of a memory is the default of that memory.
+    :param calibration: Source of the confidence in explanations.
     """
 
     def __init__(
