@@ -19,7 +19,7 @@ from lacuna.decoding import plan_batches
 from lacuna.errors import CorpusError, SettingError
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Margins, margin_of
-from lacuna.margin.manifest import MAX_MARGIN, check_max_margin
+from lacuna.margin.storage import MAX_MARGIN, check_max_margin
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair

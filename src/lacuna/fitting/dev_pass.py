@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lacuna.decoding import plan_batches
 from lacuna.errors import CorpusError
 from lacuna.fitting.objective import LOWEST_LOG_P, KeyReader, TokenCache
+from lacuna.index.distances import other_neighbors
 from lacuna.models import Model, TeacherForced
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
@@ -203,8 +204,7 @@ def _look_up(
         gold[own], sentences[own] = memory.store.values[entries[own]], memory.store.sentence[entries[own]]
     found = find_neighbors(memories, queries, k + 1)
     itself = (found.entries == entries[:, None]) & (found.memories == owners[:, None])
-    itself[:, -1] |= ~itself.any(1)  # an index that misses the entry itself gives one other too many
-    others = torch.from_numpy(~itself)
+    others = torch.from_numpy(other_neighbors(itself))
     columns = {name: column[others].reshape(-1, k) for name, column in _neighbor_columns(found).items()}
     columns |= {"sentences": torch.from_numpy(sentences), "gold": torch.from_numpy(gold)}
     return columns | _model_columns(model, queries, columns["gold"], columns["values"])

@@ -24,7 +24,7 @@ from lacuna.datastore import build_store
 from lacuna.errors import CorpusError, IndexingError, SettingError
 from lacuna.index import build_index
 from lacuna.margin import read_margins
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.translator import Memory

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lacuna.errors import IndexingError
+from lacuna.index import SearchSettings
 from lacuna.index.recall import IndexTrial, best_trial, try_indexes
 
 from .fakes import FakeStore, clustered
@@ -28,32 +29,33 @@ def test_every_way_is_searched_and_measured(tmp_path: Path) -> None:
     store = FakeStore(tmp_path / "store", KEYS)
     trials = try_indexes(store, 4, sample=50, kinds=KINDS)
     assert [trial.kind for trial in trials].count("HNSW8") == 4
-    assert trials[0] == IndexTrial("exact", None, None, 0, 0.0, 1.0, trials[0].queries_per_second)
-    by_probes = {(t.probes, t.rerank): t.recall for t in trials if t.kind.startswith("IVF8")}
-    assert set(by_probes) == {(8, 4), (8, 8)}  # there are eight lists, so no more can be read
-    assert by_probes[8, 8] >= 0.97
+    assert trials[0] == IndexTrial("exact", SearchSettings(), 0.0, 1.0, trials[0].queries_per_second)
+    by_nprobe = {(t.settings.nprobe, t.settings.rerank): t.recall for t in trials if t.kind.startswith("IVF8")}
+    assert set(by_nprobe) == {(8, 4), (8, 8)}  # there are eight lists, so no more can be read
+    assert by_nprobe[8, 8] >= 0.97
     assert all(0 < trial.recall <= 1 and trial.queries_per_second > 0 for trial in trials)
 
 
 def test_recall_is_that_of_a_plain_loop(tmp_path: Path) -> None:
+    from lacuna.index.distances import leave_self_out
     from lacuna.index.faiss import FaissIndex, make_index
     from lacuna.index.kinds import choose_kind, search_settings
-    from lacuna.index.recall import draw_own_keys, leave_out
+    from lacuna.index.recall import draw_own_keys
 
     store = FakeStore(tmp_path / "store", KEYS)
     kind = choose_kind("HNSW8", len(KEYS), 16).kind
-    trial = next(t for t in try_indexes(store, 4, sample=40, kinds=("HNSW8",)) if t.ef == 16)
-    index = FaissIndex(make_index(store, kind, 1, None)[0], store, kind, search_settings(kind, ef=16))
+    trial = next(t for t in try_indexes(store, 4, sample=40, kinds=("HNSW8",)) if t.settings.ef_search == 16)
+    index = FaissIndex(make_index(store, kind, 1, None)[0], store, kind, search_settings(kind, ef_search=16))
     own = draw_own_keys(store, 40, 1)
-    found = leave_out(index.search(store.keys.gather(own).astype(np.float32), 5), own)
+    found = leave_self_out(index.search(store.keys.gather(own).astype(np.float32), 5), own)
     assert trial.recall == pytest.approx(true_recall(store, own, found.ids, 4), abs=0.02)
 
 
 def test_the_quickest_that_finds_enough_is_taken() -> None:
     slow, quick, poor = (
-        IndexTrial("exact", None, None, 0, 0.0, 1.0, 10.0),
-        IndexTrial("IVF8,Flat", 4, None, 0, 1.0, 0.96, 50.0),
-        IndexTrial("IVF8,Flat", 1, None, 0, 1.0, 0.5, 90.0),
+        IndexTrial("exact", SearchSettings(), 0.0, 1.0, 10.0),
+        IndexTrial("IVF8,Flat", SearchSettings(nprobe=4), 1.0, 0.96, 50.0),
+        IndexTrial("IVF8,Flat", SearchSettings(nprobe=1), 1.0, 0.5, 90.0),
     )
     trials = [slow, quick, poor]
     assert best_trial(trials, 0.95) == quick
@@ -75,5 +77,5 @@ def test_queries_of_the_caller_are_searched_for_as_they_are(tmp_path: Path) -> N
     queries = KEYS[:30].astype(np.float32) + np.float32(0.01)
     trials = try_indexes(store, 4, queries=queries, kinds=("IVF8,Flat",))
     assert trials[-1].recall == 1.0  # all eight lists are read, and nothing is left out
-    with pytest.raises(IndexingError, match="the keys have 16 numbers"):
+    with pytest.raises(IndexingError, match="16-dimensional"):
         try_indexes(store, 4, queries=queries[:, :8], kinds=())

@@ -11,18 +11,19 @@ import pytest
 
 from lacuna.datastore import Store, inspect_store, open_store
 from lacuna.errors import StoreError
-from lacuna.margin import Approximate, MarginReport, measure_margin, measuring, read_margins
+from lacuna.margin import Approximate, MarginReport, measure_margin, measurement, read_margins
+from lacuna.margin.reference import reference_margins
 from lacuna.progress import Silent
-from unit.margin.stores import clustered, make_store, true_margins
+from unit.margin.stores import clustered, make_store
 
 KEYS, KNOWN = clustered(400, 12, 0.8, seed=4)
-NEARBY = Approximate(probes=2, lists=10, sample=300)
+NEARBY = Approximate(nprobe=2, lists=10, sample=300)
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(measuring, "_NEARBY", NEARBY)
-    monkeypatch.setattr("lacuna.margin.sweep.BLOCK", 64)
+    monkeypatch.setattr(measurement, "NEARBY", NEARBY)
+    monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
     return make_store(tmp_path / "store", KEYS, KNOWN)
 
 
@@ -44,7 +45,7 @@ def test_what_is_written(store: Store) -> None:
 
 def test_histogram_by_known_and_unknown(store: Store) -> None:
     report = measure_margin(store)
-    margins = np.array(true_margins(KEYS, KNOWN, 2048))
+    margins = reference_margins(KEYS, KNOWN, 2048)
     assert report.histogram["0"] == {
         "known": int((KNOWN & (margins == 0)).sum()),
         "unknown": int((~KNOWN & (margins == 0)).sum()),
@@ -60,10 +61,10 @@ def test_measured_margins_serve_again(store: Store) -> None:
     nearby = measure_margin(store, 64, approximate=NEARBY)
     assert [same.measured, smaller.measured, nearby.measured] == [False] * 3
     assert margin_files(store) == before
-    capped = true_margins(KEYS, KNOWN, 4)
+    capped = reference_margins(KEYS, KNOWN, 4).tolist()
     assert read_margins(store).capped(4).tolist() == capped
     assert sum(smaller.histogram["4"].values()) == capped.count(4)
-    with pytest.raises(StoreError, match=r"measured up to 64, 65 was asked for; .* --max-margin 65"):
+    with pytest.raises(StoreError, match=r"measured up to 64, but 65 is needed; .* --max-margin 65"):
         read_margins(store).capped(65)
     assert measure_margin(store, 65).measured
 
@@ -72,7 +73,7 @@ def test_approximate_ones_serve_only_their_like(store: Store) -> None:
     assert measure_margin(store, 64, approximate=NEARBY).measured
     assert read_margins(store).manifest.approximate == NEARBY
     assert not measure_margin(store, 32, approximate=NEARBY).measured
-    assert measure_margin(store, 64, approximate=Approximate(probes=3, lists=10)).measured
+    assert measure_margin(store, 64, approximate=Approximate(nprobe=3, lists=10)).measured
     assert measure_margin(store, 64).measured
     assert read_margins(store).manifest.method == "exact"
 
@@ -91,7 +92,7 @@ def test_margins_of_another_store_are_refused(store: Store, tmp_path: Path) -> N
         read_margins(other)
     assert inspect_store(other.path).margin_histogram is None
     assert measure_margin(other).measured
-    assert read_margins(other).values.tolist() == true_margins(KEYS[::-1], KNOWN[::-1], 2048)
+    assert read_margins(other).values.tolist() == reference_margins(KEYS[::-1], KNOWN[::-1], 2048).tolist()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_broken_off_anywhere_it_goes_on(
     assert whole.fingerprint == store.fingerprint
     uninterrupted = KillAfter()
     measure_margin(whole, approximate=approximate, progress=uninterrupted)
-    monkeypatch.setattr("lacuna.margin.resuming.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     killed = 0
     while True:
         steps = KillAfter(6 + killed)  # what takes but a moment is not kept
@@ -166,23 +167,23 @@ def test_broken_off_anywhere_it_goes_on(
 
 
 def test_other_settings_begin_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.margin.resuming.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, 7, progress=KillAfter(12))
     assert (store.path / "margin" / "unfinished" / "state.npz").is_file()
     measure_margin(store, 9)
-    assert read_margins(store).values.tolist() == true_margins(KEYS, KNOWN, 9)
+    assert read_margins(store).values.tolist() == reference_margins(KEYS, KNOWN, 9).tolist()
     assert sorted(margin_files(store)) == ["manifest.json", "margin.npy"]
 
 
 def test_a_damaged_state_is_thrown_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.margin.resuming.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, progress=KillAfter(12))
     state = store.path / "margin" / "unfinished" / "state.npz"
     state.write_bytes(state.read_bytes()[:-100])
     measure_margin(store)
-    assert read_margins(store).values.tolist() == true_margins(KEYS, KNOWN, 2048)
+    assert read_margins(store).values.tolist() == reference_margins(KEYS, KNOWN, 2048).tolist()
 
 
 def test_a_full_disk_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +193,7 @@ def test_a_full_disk_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("numpy.save", full)
     with pytest.raises(StoreError, match="No space left"):
         measure_margin(store)
-    with pytest.raises(StoreError, match="no margins yet"):
+    with pytest.raises(StoreError, match="has no margins"):
         read_margins(store)
 
 
