@@ -25,7 +25,7 @@ from lacuna.index import build_index
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Approximate, measure_margin
 from lacuna.models import Model, load_model
-from lacuna.models.finetuning import FinetuneSettings, LoraSettings, finetune_model
+from lacuna.models.training import FinetuneSettings, LoraSettings, finetune_model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
 from lacuna.records import Languages

@@ -12,12 +12,12 @@ from peft import PeftModel
 
 from lacuna.errors import SettingError
 from lacuna.models.adapter import Model
-from lacuna.models.finetuning.lora import add_adapters, choose_targets, merge_adapters, save_adapter
-from lacuna.models.finetuning.objective import batch_loss, batch_negative_log_likelihood
-from lacuna.models.finetuning.settings import LoraSettings
-from lacuna.models.training.state import trained_weights
-from unit.finetuning.toy import toy_batch
+from lacuna.models.training.lora import add_adapters, choose_targets, merge_adapters, save_adapter
+from lacuna.models.training.loss import batch_loss, batch_negative_log_likelihood, model_forward
+from lacuna.models.training.network import trained_weights
+from lacuna.models.training.settings import LoraSettings
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
+from unit.training.toy import toy_batch
 
 SMALL = LoraSettings(rank=2)
 
@@ -46,12 +46,12 @@ def test_adapters_start_at_nothing_and_are_all_that_is_trained(zoo: Zoo, kind: s
     assert weights
     assert all("lora_" in name for name in weights)
     before = {name: weight.clone() for name, weight in model.hf.named_parameters()}
-    assert batch_negative_log_likelihood(model, toy_batch(model)) == pytest.approx(
-        batch_negative_log_likelihood(zoo.model(kind), toy_batch(model)), rel=1e-6
+    assert batch_negative_log_likelihood(model_forward(model), toy_batch(model)) == pytest.approx(
+        batch_negative_log_likelihood(model_forward(zoo.model(kind)), toy_batch(model)), rel=1e-6
     )
     optimizer = torch.optim.Adam(weights.values(), lr=1e-2)
     for _ in range(2):
-        loss, _ = batch_loss(model, toy_batch(model), 0.1)
+        loss, _ = batch_loss(model_forward(model), toy_batch(model), 0.1)
         loss.backward()
         optimizer.step()
     changed = {name for name, weight in model.hf.named_parameters() if not torch.equal(weight, before[name])}

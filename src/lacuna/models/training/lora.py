@@ -1,4 +1,4 @@
-"""LoRA by peft: which layers get adapters, and how these are saved and folded into the plain weights.
+"""LoRA adapters by peft: adding them to a network, saving them, and merging them into the weights.
 
 Knows networks as trees of named layers; nothing of text or training.
 """
@@ -13,30 +13,28 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
 
-from lacuna.errors import MissingExtra, SettingError
-from lacuna.models.finetuning.settings import LoraSettings
+from lacuna.errors import SettingError, needs_extra
+from lacuna.models.training.settings import LoraSettings
 
 if TYPE_CHECKING:
     from peft import PeftModel
 
-# Queries and values of attention, and the feed-forward layers, by the names they have in BART's kin and in T5's.
+# Queries and values of attention, and the feed-forward layers, by their names in BART-like models and in T5.
 _USUAL_TARGETS = ("q_proj", "v_proj", "fc1", "fc2", "q", "v", "wi", "wi_0", "wi_1", "wo")
-# The output projection: often the very weights of the embeddings, and what a memory's keys are made for.
+# The output projection is often tied to the embeddings, and the keys of a memory depend on it.
 _PROJECTIONS = ("lm_head", "output_projection")
 
 
 def add_adapters(network: PreTrainedModel, settings: LoraSettings, name: str) -> PeftModel:
-    """Put adapters into a network, in place; from then on they alone can be trained.
+    """Add adapters to a network in place; afterwards only they are trainable.
 
-    :param name: Of the model, for whoever the adapter is shared with.
+    :param name: Name of the base model in the adapter's config.
     """
-    try:
+    with needs_extra("lora", "fine-tuning with LoRA"):
         from peft import LoraConfig, TaskType, get_peft_model
-    except ImportError as error:
-        raise MissingExtra('LoRA needs the package peft; pip install "lacuna-mt[lora]"') from error
     config = LoraConfig(
         r=settings.rank,
-        lora_alpha=settings.strength,
+        lora_alpha=settings.effective_alpha,
         lora_dropout=settings.dropout,
         target_modules=choose_targets(network, settings.targets),
         task_type=TaskType.SEQ_2_SEQ_LM,
@@ -47,7 +45,7 @@ def add_adapters(network: PreTrainedModel, settings: LoraSettings, name: str) ->
 
 
 def choose_targets(network: nn.Module, asked: tuple[str, ...] | None) -> list[str]:
-    """Return the names of layers that get an adapter; refuse those the network does not have."""
+    """Return the names of the layers that get an adapter; raise for names that the network lacks."""
     names = {path.rpartition(".")[2] for path, module in network.named_modules() if isinstance(module, nn.Linear)}
     names -= set(_PROJECTIONS)
     chosen = [name for name in asked or _USUAL_TARGETS if name in names]
@@ -59,10 +57,10 @@ def choose_targets(network: nn.Module, asked: tuple[str, ...] | None) -> list[st
 
 
 def save_adapter(adapted: PeftModel, folder: Path) -> None:
-    """Write the adapters alone, as peft itself reads them."""
+    """Write the adapters alone, in peft's format."""
     from peft import get_peft_model_state_dict
 
-    # peft's own saving would also write a page of empty headings, and ask the hub about the base model.
+    # peft's own save_pretrained also writes an empty model card and looks the base model up on the hub.
     config = adapted.peft_config["default"]
     config.inference_mode = True
     config.save_pretrained(str(folder))
@@ -72,11 +70,11 @@ def save_adapter(adapted: PeftModel, folder: Path) -> None:
 
 
 def merge_adapters(adapted: PeftModel) -> None:
-    """Fold the adapters into the weights they stand beside, and take them out: the network is a plain one again."""
+    """Merge the adapters into the weights and remove them, so that the network is a plain one again."""
     network = cast(PreTrainedModel, adapted.get_base_model())
     tied = network.config.tie_word_embeddings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         adapted.merge_and_unload()
-    # peft takes a decoder with embeddings of its own for one whose projection has come apart from them.
+    # peft mistakes separate encoder and decoder embeddings for an untied output projection.
     network.config.tie_word_embeddings = tied

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from lacuna.models.adapter import Model
-from lacuna.models.finetuning.pairs import encode_corpus
 from lacuna.models.training.data import Batch, make_batch
+from lacuna.models.training.finetuning import encode_for
 from lacuna.progress import SILENT
 from lacuna.records import Origin, SentencePair
 from unit.models.tiny_models import SOURCES, TARGETS
@@ -28,14 +28,14 @@ def toy_pairs(count: int, seed: int = 0) -> list[SentencePair]:
 
 
 def trainable(model: Model) -> Model:
-    """A copy of a model all of whose weights can be trained."""
+    """A copy of a model with all weights trainable."""
     copied = replace(model, hf=copy.deepcopy(model.hf))
     copied.hf.requires_grad_(True)
     return copied
 
 
 def toy_batch(model: Model) -> Batch:
-    """Four pairs of different lengths, so that both sides are filled up."""
+    """Four pairs of different lengths, so that both sides are padded."""
     pairs = [SentencePair(source, target, Origin("toy", "1")) for source, target in zip(SOURCES, TARGETS, strict=True)]
-    encoded = encode_corpus(model, pairs, "toy", SILENT)
-    return make_batch(encoded.tokens, encoded.chosen, model.pad_id)
+    encoded = encode_for(model, pairs, "toy", SILENT)
+    return make_batch(encoded.tokens, encoded.parts[0], model.pad_id)

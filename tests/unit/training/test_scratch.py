@@ -16,7 +16,7 @@ from lacuna.errors import SettingError, TrainingError
 from lacuna.models.loading import load_model
 from lacuna.models.training import Shape, TrainingReport, TrainSettings, WeightedCorpus, train_model
 from lacuna.progress import Silent
-from lacuna.records import Languages, SentencePair
+from lacuna.records import Languages, Origin, SentencePair
 from made_up import make_pairs
 from unit.models.tokenization.sentences import chinese_pairs
 
@@ -162,7 +162,7 @@ def test_languages_without_a_word_splitter_leave_no_trace(tmp_path: Path) -> Non
     assert not (tmp_path / "model").exists()
 
 
-def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version_resumes(tmp_path: Path) -> None:
     class Interrupt(Silent):
         def advance(self, amount: float = 1.0, note: str = "") -> None:
             raise KeyboardInterrupt
@@ -188,6 +188,14 @@ def test_too_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
     report = run(tmp_path / "model", settings)
     assert report.too_long > 0
     assert report.pairs["toy"] + report.too_long == 300 - settings.dev_pairs
+
+
+def test_too_long_dev_pairs_are_counted_and_refused_if_there_are_no_others(tmp_path: Path) -> None:
+    long = SentencePair("ja " * 90, "yes", Origin("long", "1"))
+    report = run(tmp_path / "model", dev=lambda: [*make_pairs(20, 9), long])
+    assert report.too_long == 1
+    with pytest.raises(TrainingError, match="dev: 1 pairs, none of which fits into 64 tokens"):
+        run(tmp_path / "other", dev=lambda: [long])
 
 
 def test_finished_model_is_not_overwritten(trained: Path) -> None:
@@ -219,6 +227,6 @@ def test_wrong_folders_are_refused(tmp_path: Path, prepare: bool, go_on: bool, s
     assert sorted(path.name for path in tmp_path.iterdir()) == (["mine.txt"] if prepare else [])
 
 
-def test_no_room_for_dev_is_said(tmp_path: Path) -> None:
+def test_too_few_pairs_for_dev_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="too few to hold out 5,000 for dev"):
         run(tmp_path / "model", replace(TINY, dev_pairs=5000))

@@ -11,20 +11,21 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from bad_input import snapshot
 from lacuna.errors import SettingError, TrainingError
 from lacuna.models.adapter import Model
-from lacuna.models.finetuning import FinetuneReport, FinetuneSettings, LoraSettings, finetune_model
-from lacuna.models.finetuning.loop import Run
 from lacuna.models.loading import load_model
-from lacuna.models.training.state import trained_weights
+from lacuna.models.training import FinetuneReport, FinetuneSettings, LoraSettings, finetune_model
+from lacuna.models.training.loop import TrainingRun
+from lacuna.models.training.network import trained_weights
 from lacuna.progress import Silent
 from lacuna.records import Origin, SentencePair
-from unit.finetuning.toy import toy_pairs
 from unit.models.tiny_models import KINDS, SOURCES, TARGETS, Zoo
+from unit.training.toy import toy_pairs
 
 LORA = LoraSettings(rank=4)
 QUICK = FinetuneSettings(steps=12, learning_rate=1e-2, batch_tokens=200, evaluate_every=4, warmup_steps=2)
@@ -146,6 +147,28 @@ def test_same_seed_same_weights_and_broken_off_too(zoo: Zoo, lora: LoraSettings 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "other", "whole"]
 
 
+def test_a_checkpoint_of_version_0_1_resumes_with_the_same_result(zoo: Zoo, tmp_path: Path) -> None:
+    class Interrupt(Silent):
+        def advance(self, amount: float = 1.0, note: str = "") -> None:
+            if "step 7 " in note:
+                raise KeyboardInterrupt
+
+    settings = replace(QUICK, save_every=3)
+    run(zoo, tmp_path / "whole", settings)
+    with pytest.raises(KeyboardInterrupt):
+        run(zoo, tmp_path / "killed", settings, progress=Interrupt())
+    state = tmp_path / "killed.training" / "state.safetensors"
+    with safe_open(state, framework="pt") as file:
+        counters = json.loads(file.metadata()["counters"])
+    for name in ("epoch", "batch", "snapshots"):
+        del counters[name]
+    save_file(load_file(state), state, metadata={"counters": json.dumps(counters)})
+    (tmp_path / "killed.training" / "log.jsonl").unlink()
+    run(zoo, tmp_path / "killed", settings)
+    whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(weight, killed[name]) for name, weight in whole.items())
+
+
 def test_a_finished_run_is_not_done_again_and_not_overwritten(zoo: Zoo, tmp_path: Path) -> None:
     first = run(zoo, tmp_path / "new")
     before = snapshot(tmp_path)
@@ -162,11 +185,11 @@ def fake_dev(monkeypatch: pytest.MonkeyPatch, perplexities: list[float]) -> list
     """Let dev say these numbers, one at each look; return the trained weights as they were at each."""
     said, seen = iter(perplexities), []
 
-    def look(self: Run) -> float:
-        seen.append({name: weight.detach().clone() for name, weight in trained_weights(self._model.hf).items()})
+    def look(self: TrainingRun) -> float:
+        seen.append({name: weight.detach().clone() for name, weight in trained_weights(self.recipe.module).items()})
         return next(said)
 
-    monkeypatch.setattr(Run, "dev_perplexity", look)
+    monkeypatch.setattr(TrainingRun, "dev_perplexity", look)
     return seen
 
 
