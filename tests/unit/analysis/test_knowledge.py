@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.analysis.knowledge import (
+from lacuna.analysis.knowledge_tables import (
+    _bin_starts,
     _count,
-    _leasts,
     _names,
     accuracy_by_margin,
     index_sizes,
@@ -54,16 +54,16 @@ def column(table: Table, name: str) -> list[Cell]:
 @given(st.integers(1, 65_535), st.lists(st.integers(0, 65_535), max_size=20))
 def test_every_margin_is_counted_in_the_bucket_that_names_it(cap: int, drawn: list[int]) -> None:
     margins = np.minimum(drawn, cap).astype(np.uint16)
-    leasts = _leasts(cap)
+    leasts = _bin_starts(cap)
     expected = [sum(holds(name, margin) for margin in margins.tolist()) for name in _names(leasts, cap)]
     assert _count(margins, leasts).tolist() == expected
     assert sum(expected) == len(drawn)
 
 
 def test_bucket_names() -> None:
-    assert _names(_leasts(64), 64) == ["0-3", "4-7", "8-15", "16-31", "32-63", "64+"]
-    assert _names(_leasts(20), 20) == ["0-3", "4-7", "8-15", "16-19", "20+"]
-    assert _names(_leasts(1), 1) == ["0", "1+"]
+    assert _names(_bin_starts(64), 64) == ["0-3", "4-7", "8-15", "16-31", "32-63", "64+"]
+    assert _names(_bin_starts(20), 20) == ["0-3", "4-7", "8-15", "16-19", "20+"]
+    assert _names(_bin_starts(1), 1) == ["0", "1+"]
 
 
 def test_known_statistics(tmp_path: Path) -> None:

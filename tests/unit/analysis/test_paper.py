@@ -6,7 +6,7 @@ import pytest
 
 from lacuna.analysis.paper import PAPER, PaperDomain, paper_index_bytes, paper_of
 from lacuna.errors import SettingError
-from lacuna.pruning.methods import PRUNERS
+from lacuna.pruning import PRUNERS
 
 OPUS = [domain for domain in PAPER.values() if domain.entries is not None]
 

@@ -1,4 +1,4 @@
-"""A whole experiment on a tiny model: all tables and findings; again, nothing is done; a change repeats a part."""
+"""A whole experiment on a tiny model: tables, claims, cached steps, and the steps that a change repeats."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from lacuna.datastore import open_store
 from lacuna.errors import CorpusError
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import read_margins
-from lacuna.models import load_model
+from lacuna.models import Model, load_model
+from lacuna.pruning import PRUNERS, make_pruner
 from lacuna.records import Languages
 from lacuna.reports import write_report
-from lacuna.reproduction import ExperimentFile, Reproduction, reproduce
+from lacuna.reproduction import Experiment, Reproduction, reproduce, systems
 from lacuna.reproduction.experiment import read_sentences
-from lacuna.reproduction.step_cache import Workshop
-from lacuna.reproduction.systems import Bench
+from lacuna.reproduction.step_cache import StepCache
+from lacuna.reproduction.systems import ExperimentSteps, System
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
 
@@ -45,7 +46,7 @@ NAMES += ["k", "index-sizes"]
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """An experiment over made-up sentences, as small as can be."""
+    """The smallest possible experiment, over made-up sentences."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("experiment")
     model = Zoo(folder).model("marian")
@@ -71,7 +72,15 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 def run(settings: dict[str, object], **changed: object) -> Reproduction:
     content = {name: value for name, value in settings.items() if name != "folder"} | changed
     folder = Path(str(settings["folder"]))
-    return reproduce(ExperimentFile.model_validate(content), folder / "out", data=folder / "data")
+    return reproduce(Experiment.model_validate(content), folder / "out", data=folder / "data")
+
+
+def make_steps(settings: dict[str, object], into: Path, **changed: object) -> ExperimentSteps:
+    content = {name: value for name, value in settings.items() if name != "folder"} | changed
+    experiment = Experiment.model_validate(content)
+    sentences = read_sentences(experiment, Path(str(settings["folder"])) / "data", into)
+    model = load_model(experiment.model, languages=Languages.parse("de-en"))
+    return ExperimentSteps(experiment, model, sentences, StepCache(into / "steps"))
 
 
 @pytest.fixture(scope="module")
@@ -127,17 +136,17 @@ def test_one_system_has_one_score_everywhere(outcome: Reproduction) -> None:
     assert adaptive[3:] == (63.53, 63.22)
 
 
-def test_findings_say_what_the_tables_say(outcome: Reproduction) -> None:
+def test_verdicts_agree_with_the_tables(outcome: Reproduction) -> None:
     means = {row[0]: row[3] for row in table(outcome, "seeds").rows}
-    for finding in outcome.findings:
+    for claim in outcome.claims:
         for name in ("Random", "Cluster", "Merge", "Known"):
-            if finding.claim == f"PLAC beats {name.lower()} pruning at equal ratio":
-                if finding.verdict == "holds":
+            if claim.claim == f"PLAC beats {name.lower()} pruning at equal ratio":
+                if claim.verdict == "holds":
                     assert means["PLAC"] > means[name]
-                if finding.verdict == "does not hold":
+                if claim.verdict == "does not hold":
                     assert means["PLAC"] < means[name]
-    assert len(outcome.findings) == 7
-    if outcome.findings[-1].verdict == "holds":
+    assert len(outcome.claims) == 7
+    if outcome.claims[-1].verdict == "holds":
         assert min(means, key=lambda name: means[name]) == "Reverse"
 
 
@@ -154,6 +163,12 @@ def test_again_does_nothing_and_a_change_repeats_a_part(outcome: Reproduction, s
         *(step.name for step in other.steps if "prune" in step.name),
     }
     assert other.made
+
+
+def test_the_memories_come_opened(outcome: Reproduction) -> None:
+    entries = {row[0]: row[2] for row in table(outcome, "main").rows}
+    assert outcome.memories["whole"].store.entries == entries["Adaptive, whole memory"]
+    assert outcome.memories["plac"].index.size == entries["PLAC"]
 
 
 def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: Path) -> None:
@@ -174,21 +189,59 @@ def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: 
 def test_data_that_is_not_there(settings: dict[str, object], tmp_path: Path) -> None:
     content = {name: value for name, value in settings.items() if name != "folder"}
     with pytest.raises(CorpusError, match="--data"):
-        reproduce(ExperimentFile.model_validate(content), tmp_path / "out", data=tmp_path)
+        reproduce(Experiment.model_validate(content), tmp_path / "out", data=tmp_path)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_memory_has_the_index_that_is_asked_for(settings: dict[str, object], tmp_path: Path) -> None:
-    content = {name: value for name, value in settings.items() if name != "folder"}
-    experiment = ExperimentFile.model_validate(content)
-    sentences = read_sentences(experiment, Path(str(settings["folder"])) / "data", tmp_path)
-    model = load_model(experiment.model, languages=Languages.parse("de-en"))
     keys = []
     for kind in ("auto", "Flat", "auto"):
-        asked = experiment.model_copy(update={"index": kind})
-        workshop = Workshop(tmp_path / "steps")
-        memory = Bench(asked, model, sentences, workshop).whole_memory()
+        steps = make_steps(settings, tmp_path, index=kind)
+        memory = steps.whole_memory()
         assert read_manifest(memory.store).asked == kind
         keys.append(memory.key)
-    assert workshop.made == []
+    assert steps.cache.made == []
     assert keys[0] == keys[2] != keys[1]
+
+
+@pytest.mark.parametrize("method", PRUNERS)
+def test_changed_margin_settings_prune_again_where_margins_decide(
+    method: str, settings: dict[str, object], tmp_path: Path
+) -> None:
+    keys = {}
+    for name, margin in (
+        ("exact", {"max_margin": 8}),
+        ("approximate", {"max_margin": 8, "approximate": True}),
+        ("capped", {"max_margin": 4}),
+        ("again", {"max_margin": 8}),
+    ):
+        steps = make_steps(settings, tmp_path, margin=margin)
+        whole = steps.whole_memory()
+        pruner = make_pruner(method, **({"min_margin": 1} if method in ("plac", "reverse") else {}))
+        keys[name] = steps.prune(whole, pruner, None if method == "all_known" else 0.1, 1).key
+    assert keys["exact"] == keys["again"]
+    changed = {keys["approximate"] != keys["exact"], keys["capped"] != keys["exact"]}
+    assert changed == {method in ("plac", "reverse")}  # the two methods of the paper that look at margins
+
+
+def test_a_fine_tuned_model_is_loaded_on_the_device_of_the_model(
+    settings: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = make_steps(settings, tmp_path)
+    loaded: list[tuple[Path, str]] = []
+
+    def fake_load(path: Path, *, device: str = "auto", languages: Languages | None = None) -> Model:
+        loaded.append((path, device))
+        return load_model(steps.experiment.model, languages=languages)
+
+    class NoReport:
+        def as_json(self) -> dict[str, object]:
+            return {}
+
+    monkeypatch.setattr(systems, "load_model", fake_load)
+    monkeypatch.setattr(systems, "finetune_model", lambda *arguments, **rest: NoReport())
+    finetuned = steps.finetune("full")
+    object.__setattr__(steps.model, "device", torch.device("meta"))  # no machine has two devices for certain
+    texts = steps.translate("finetuned, full", System(model=finetuned.key), steps.sentences["test"])
+    assert len(texts) == 4
+    assert loaded == [(finetuned.folder / "model", "meta")]

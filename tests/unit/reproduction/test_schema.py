@@ -1,4 +1,4 @@
-"""Experiment files: the ones that come with Lacuna, and complaints about others."""
+"""Experiment files: those in the repository, and the errors of bad ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sentences of an experiment: where they are looked for, and which are drawn."""
+"""The sentence pairs of an experiment: how files are found, cleaned and sampled."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from lacuna.errors import CorpusError
 from lacuna.records import Origin, SentencePair
-from lacuna.reproduction.experiment import ExperimentFile, as_sentences, draw, read_sentences
+from lacuna.reproduction.experiment import Experiment, as_sentences, draw, read_sentences
 from made_up import make_pairs, write_pairs
 
 
-def experiment(**changed: object) -> ExperimentFile:
+def experiment(**changed: object) -> Experiment:
     content = {"title": "T", "languages": "de-en", "corpus": {"train": "d/train", "dev": "d/dev", "test": "d/test"}}
-    return ExperimentFile.model_validate(content | changed)
+    return Experiment.model_validate(content | changed)
 
 
 def test_files_are_found_in_every_shape(tmp_path: Path) -> None:

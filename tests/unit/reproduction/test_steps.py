@@ -1,4 +1,4 @@
-"""Steps: done once, found again, done again only when what they are made of changes; and what is left of a kill."""
+"""Cached steps: run once, run again only if inputs or version change, and after an interruption."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.reproduction.step_cache import Workshop, key_of
+from lacuna.reproduction import step_cache
+from lacuna.reproduction.step_cache import STEP_VERSIONS, StepCache, step_key
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5)
 
@@ -26,44 +27,70 @@ def write(text: str, log: list[str]) -> object:
 
 
 def chain(folder: Path, first: int, second: int) -> list[str]:
-    """Two steps, of which the second is made of the first; return what was done."""
+    """Run two steps, the second of which depends on the first; return those that ran."""
     log: list[str] = []
-    workshop = Workshop(folder)
-    one = workshop.make("one", {"number": first}, write(f"one {first}", log))  # type: ignore[arg-type]
-    two = workshop.make("two", {"one": one.key, "number": second}, write(f"two {second}", log))  # type: ignore[arg-type]
-    assert (one.folder / "result").read_text() == f"one {first}"
-    assert (two.folder / "result").read_text() == f"two {second}"
-    assert workshop.made == [line.split()[0] for line in log]
+    cache = StepCache(folder)
+    one = cache.make("store", {"number": first}, write(f"store {first}", log))  # type: ignore[arg-type]
+    two = cache.make("index", {"one": one.key, "number": second}, write(f"index {second}", log))  # type: ignore[arg-type]
+    assert (one.folder / "result").read_text() == f"store {first}"
+    assert (two.folder / "result").read_text() == f"index {second}"
+    assert cache.made == [line.split()[0] for line in log]
     return log
 
 
 def test_a_changed_setting_repeats_only_what_depends_on_it(tmp_path: Path) -> None:
-    assert chain(tmp_path, 1, 1) == ["one 1", "two 1"]
+    assert chain(tmp_path, 1, 1) == ["store 1", "index 1"]
     assert chain(tmp_path, 1, 1) == []
-    assert chain(tmp_path, 1, 2) == ["two 2"]
-    assert chain(tmp_path, 2, 2) == ["one 2", "two 2"]
-    assert chain(tmp_path, 1, 1) == []  # what was made with the old settings is still there
+    assert chain(tmp_path, 1, 2) == ["index 2"]
+    assert chain(tmp_path, 2, 2) == ["store 2", "index 2"]
+    assert chain(tmp_path, 1, 1) == []  # the results of the old settings are still there
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
-def test_a_step_that_was_broken_off_is_done_again(tmp_path: Path, goes_on: bool) -> None:
+@pytest.mark.parametrize("resumes", [True, False])
+def test_an_interrupted_step_runs_again(tmp_path: Path, resumes: bool) -> None:
     def breaks(folder: Path) -> None:
         (folder / "half").write_text("half")
         raise KilledError
 
     with pytest.raises(KilledError):
-        Workshop(tmp_path).make("step", {}, breaks, goes_on=goes_on)
+        StepCache(tmp_path).make("store", {}, breaks, resumes=resumes)
     seen: list[bool] = []
-    step = Workshop(tmp_path).make("step", {}, lambda folder: seen.append((folder / "half").exists()), goes_on=goes_on)
-    assert seen == [goes_on]
-    Workshop(tmp_path).make("step", {}, breaks, goes_on=goes_on)  # done now, so not called
+    step = StepCache(tmp_path).make(
+        "store", {}, lambda folder: seen.append((folder / "half").exists()), resumes=resumes
+    )
+    assert seen == [resumes]
+    StepCache(tmp_path).make("store", {}, breaks, resumes=resumes)  # cached, so not called
     assert step.seconds >= 0
 
 
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=3), st.dictionaries(st.text(max_size=3), JSON, max_size=3))
 def test_keys_are_equal_where_inputs_are(one: dict[str, object], other: dict[str, object]) -> None:
     turned = dict(reversed(one.items()))
-    assert key_of("step", one) == key_of("step", turned)
+    assert step_key("store", one) == step_key("store", turned)
     # 1 and True are equal to Python but not in JSON
-    assert (key_of("step", one) == key_of("step", other)) == (repr(sorted(one.items())) == repr(sorted(other.items())))
-    assert key_of("step", one) != key_of("other", one)
+    assert (step_key("store", one) == step_key("store", other)) == (
+        repr(sorted(one.items())) == repr(sorted(other.items()))
+    )
+    assert step_key("store", one) != step_key("index", one)
+
+
+def test_a_new_step_version_repeats_that_step_and_what_depends_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chain(tmp_path, 1, 1) == ["store 1", "index 1"]
+    monkeypatch.setattr(step_cache, "STEP_VERSIONS", {**STEP_VERSIONS, "index": STEP_VERSIONS["index"] + 1})
+    assert chain(tmp_path, 1, 1) == ["index 1"]
+    monkeypatch.setattr(step_cache, "STEP_VERSIONS", {**STEP_VERSIONS, "store": STEP_VERSIONS["store"] + 1})
+    assert chain(tmp_path, 1, 1) == ["store 1", "index 1"]
+
+
+def test_variants_of_a_step_share_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: step_key(name, {}) for name in ("prune-plac", "prune-random", "fit-vanilla")}
+    monkeypatch.setattr(step_cache, "STEP_VERSIONS", {**STEP_VERSIONS, "prune": STEP_VERSIONS["prune"] + 1})
+    changed = {name: step_key(name, {}) != key for name, key in before.items()}
+    assert changed == {"prune-plac": True, "prune-random": True, "fit-vanilla": False}
+
+
+def test_a_step_must_declare_its_version(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="unheard"):
+        StepCache(tmp_path).make("unheard", {}, lambda folder: None)

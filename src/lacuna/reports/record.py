@@ -1,4 +1,4 @@
-"""Reading what ``lacuna reproduce`` left in a folder: ``experiment.json`` and its tables. Read strictly."""
+"""Strict reading of the results of ``lacuna reproduce``: ``experiment.json`` and its tables."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ FORMAT = 1
 RECORD = "experiment.json"
 TABLES = "tables"
 
-# Names of tables are names of files, and ids in the page.
+# Names of tables are used as file names and as ids in the page.
 _TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class FindingRecord(Record):
-    """A claim and what became of it.
+class ClaimRecord(Record):
+    """A claim and its verdict.
 
-    :param figures: The numbers that decide.
+    :param figures: The figures that decide.
     """
 
     claim: str
@@ -33,7 +33,7 @@ class FindingRecord(Record):
 
 
 class StepRecord(Record):
-    """A step of the work; ``key`` changes with anything that it depends on."""
+    """A step; ``key`` changes with everything that decides its result."""
 
     name: str
     seconds: _Seconds
@@ -43,9 +43,10 @@ class StepRecord(Record):
 class ExperimentRecord(Record):
     """The content of ``experiment.json``.
 
-    :param name: What the experiment is called, in a word or two.
-    :param title: A sentence about it; may be empty.
-    :param tables: Names, in order of appearance.
+    :param name: Heading of the report.
+    :param title: A sentence about the data; may be empty.
+    :param tables: Names of the tables, in order.
+    :param findings: The paper's claims and their verdicts.
     """
 
     format: int = FORMAT
@@ -53,7 +54,7 @@ class ExperimentRecord(Record):
     name: str
     title: str
     tables: tuple[_TableName, ...]
-    findings: tuple[FindingRecord, ...]
+    findings: tuple[ClaimRecord, ...]
     settings: dict[str, Any]
     versions: dict[str, str]
     hashes: dict[str, str]
@@ -63,31 +64,31 @@ class ExperimentRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
-    """A record and the tables that it names."""
+class ExperimentResults:
+    """The record of an experiment and its tables."""
 
     record: ExperimentRecord
     tables: tuple[Table, ...]
 
 
-def read_experiment(folder: Path) -> Experiment:
-    """Read a whole experiment.
+def read_results(folder: Path) -> ExperimentResults:
+    """Read the record and all tables of an experiment.
 
-    :raises ReportError: There is none, it has another format, or a table is missing or goes by another name.
+    :raises ReportError: There is no experiment, its format is unknown, or a table is missing or has the wrong name.
     """
-    missing = f"{folder}: no experiment, {RECORD} is not there; name a folder that lacuna reproduce made"
+    missing = f"{folder}: no experiment, {RECORD} is missing; name a folder written by lacuna reproduce"
     record = read_manifest(
         folder / RECORD, ExperimentRecord, ReportError, missing=missing, again="run the experiment again"
     )
     if len(set(record.tables)) < len(record.tables):
-        raise ReportError(f"{folder / RECORD}: tables: a name comes twice; run the experiment again")
-    return Experiment(record, tuple(_read_table(folder / TABLES / f"{name}.json") for name in record.tables))
+        raise ReportError(f"{folder / RECORD}: tables: a name occurs twice; run the experiment again")
+    return ExperimentResults(record, tuple(_read_table(folder / TABLES / f"{name}.json") for name in record.tables))
 
 
 def _read_table(path: Path) -> Table:
     if not path.is_file():
-        raise ReportError(f"{path}: not there, but {RECORD} names this table; run the experiment again")
+        raise ReportError(f"{path}: missing, although {RECORD} lists this table; run the experiment again")
     table = read_table(path)
     if table.name != path.stem:
-        raise ReportError(f"{path}: holds a table named {table.name!r}; run the experiment again")
+        raise ReportError(f"{path}: contains a table named {table.name!r}; run the experiment again")
     return table

@@ -1,4 +1,4 @@
-"""What a plot takes out of a table, worked out by hand."""
+"""The data that a plot selects from its table, with hand-worked values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from lacuna.analysis.tables import Cell, Column, Plot, Table
 from lacuna.errors import ReportError
-from lacuna.reports.figures import Chart, chart_of
+from lacuna.reports.chart import Chart, chart_of
 
 
 def chart(plot: Plot, *rows: tuple[Cell, ...], marks: dict[tuple[int, int], str] | None = None) -> Chart:
@@ -81,8 +81,8 @@ def test_control_characters_become_spaces() -> None:
 @pytest.mark.parametrize(
     ("plot", "message"),
     [
-        (Plot("bars", "ratio", ()), "draws no column"),
-        (Plot("bars", "ratio", ("method",)), "its plot draws '10 %: a'; allowed are numbers"),
+        (Plot("bars", "ratio", ()), "has no y column"),
+        (Plot("bars", "ratio", ("method",)), "its plot has the value '10 %: a'; allowed are numbers"),
         (Plot("bars", "ratio", ("bleu",)), "a second bar at '10 %: 3.00'; one is allowed"),
     ],
 )

@@ -1,7 +1,6 @@
-"""Evaluating files: one sentence per line, or bilingual files of which the target side counts.
+"""Evaluate files of translations: one sentence per line, or the target side of bilingual files.
 
-Beside finished translations it takes translators, which first translate the source side. COMET reads that side, too;
-otherwise this module knows no metric.
+Translators are evaluated too; they translate the source side first. This module does not compute metrics.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from lacuna.records import Languages, Translation
 
 
 class TextTranslator(Protocol):
-    """Anything that translates sentences: :class:`lacuna.translator.Translator` is such."""
+    """Translates sentences, as :class:`lacuna.translator.Translator` does."""
 
     def translate(self, texts: Sequence[str], *, progress: Progress = SILENT) -> Sequence[Translation]:
         """Translate sentences, in order."""
@@ -44,16 +43,16 @@ def evaluate_files(
     seed: int = SEED,
     progress: Progress = SILENT,
 ) -> list[SystemScore]:
-    """Score files of translations, and translators, against a file of references; see ``evaluate_systems``.
+    """Score files of translations and translators against a file of references; see ``evaluate_systems``.
 
     :param reference: Plain text, one sentence per line (also ``.gz`` and ``.xz``); or a bilingual corpus.
-    :param systems: Files of the same kinds. A file named twice gets a number behind its name.
-    :param translators: By name; they come after the files, and ``reference`` must then be a bilingual corpus.
-    :param languages: The direction, for bilingual files that need it; its target is the target language.
-    :param target_language: The target language where the direction is not needed.
-    :param comet: Scores with COMET as well; ``reference`` must then be a bilingual corpus.
-    :raises EvaluationError: A file without a line, or not one translation per reference.
-    :raises CorpusError: A file that cannot be read.
+    :param systems: Files of the same kinds. A file that is given twice gets a number after its name.
+    :param translators: Translators by name, evaluated after the files; ``reference`` must be a bilingual corpus.
+    :param languages: Direction of bilingual files that need one; its target is the target language.
+    :param target_language: The target language, if no direction is needed.
+    :param comet: Scores with COMET too; ``reference`` must be a bilingual corpus.
+    :raises EvaluationError: A file is empty or does not have one translation per reference.
+    :raises CorpusError: A file cannot be read.
     """
     target = _target(languages, target_language)
     references = _read_target_side(reference, languages)
@@ -93,14 +92,14 @@ def _read_target_side(name: str | Path, languages: Languages | None) -> list[str
     else:
         lines = [pair.target for pair in read_corpus(path, languages=languages)]
     if not lines:
-        raise EvaluationError(f"{path}: empty file; it must hold one sentence per line")
+        raise EvaluationError(f"{path}: empty file; expected one sentence per line")
     return lines
 
 
 def _read_sources(name: str | Path, languages: Languages | None, to_translate: bool) -> list[str]:
     path = Path(name)
     if _is_plain(path):
-        lack = "nothing to translate" if to_translate else "and COMET reads the sources as well"
+        lack = "nothing to translate" if to_translate else "but COMET needs the sources"
         raise EvaluationError(f"{path}: has references only, {lack}; name a bilingual test set")
     return [pair.source for pair in read_corpus(path, languages=languages)]
 
@@ -110,7 +109,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def _free_name(name: str, taken: dict[str, list[str]]) -> str:
-    # A system against itself is a fair check of the test, and a mapping would lose one of the two.
+    # Comparing a system with itself is a valid check of the test, and a mapping would lose one of the two.
     number, free = 1, name
     while free in taken:
         number += 1

@@ -1,28 +1,22 @@
-"""What a memory holds, against naive counts."""
+"""Overviews of memories, compared with naive counts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from starlette.testclient import TestClient
 
-import lacuna.serving
 from lacuna.analysis import overview
-from lacuna.analysis.overview import Spelling, needed_words, principal_plane
-from lacuna.datastore import Store
-from lacuna.models import Model
-from lacuna.translator import Memory
+from lacuna.analysis.overview import WordBoundaries, needed_words, principal_plane
 
 END = 0
 
 
 class Columns:
-    """As much of a store as counting words needs."""
+    """The columns of a store that counting words needs."""
 
     def __init__(self, sentences: list[list[tuple[int, bool]]], dropped: frozenset[int] = frozenset()) -> None:
         rows = [
@@ -41,7 +35,7 @@ TEXTS = ["</s>", "▁the", "▁fi", "le", "▁", ",", "s", "▁s"]
 
 
 def naive(sentences: list[list[tuple[int, bool]]]) -> Counter[tuple[str, bool]]:
-    """Read every sentence as text, one piece after the other."""
+    """Assemble the words of every sentence token by token."""
     words: Counter[tuple[str, bool]] = Counter()
     for pieces in sentences:
         word, new = "", False
@@ -58,7 +52,7 @@ def naive(sentences: list[list[tuple[int, bool]]]) -> Counter[tuple[str, bool]]:
 @given(st.lists(st.lists(st.tuples(st.integers(1, len(TEXTS) - 1), st.booleans()), max_size=8), min_size=1, max_size=6))
 def test_words_are_counted_as_one_would_by_hand(sentences: list[list[tuple[int, bool]]]) -> None:
     columns = Columns(sentences)
-    found = needed_words(columns, ~columns.known, Spelling.of(TEXTS, END), 99)  # type: ignore[arg-type]
+    found = needed_words(columns, ~columns.known, WordBoundaries.of(TEXTS, END), 99)  # type: ignore[arg-type]
     expected = naive(sentences)
     needed_ones = {word: count for (word, new), count in expected.items() if new and len(word) > 1}
     assert {(one.word, one.needed, one.unknown) for one in found} == {(w, n, n) for w, n in needed_ones.items()}
@@ -68,24 +62,24 @@ def test_words_are_counted_as_one_would_by_hand(sentences: list[list[tuple[int, 
 
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = [[(1, False), (2, True), (3, False)], [(2, False), (3, True)], [(1, False)]] * 3
-    columns, spelling = Columns(sentences), Spelling.of(TEXTS, END)
-    whole = needed_words(columns, ~columns.known, spelling, 9)  # type: ignore[arg-type]
+    columns, boundaries = Columns(sentences), WordBoundaries.of(TEXTS, END)
+    whole = needed_words(columns, ~columns.known, boundaries, 9)  # type: ignore[arg-type]
     monkeypatch.setattr(overview, "_ENTRIES_AT_ONCE", 2)
-    assert needed_words(columns, ~columns.known, spelling, 9) == whole  # type: ignore[arg-type]
+    assert needed_words(columns, ~columns.known, boundaries, 9) == whole  # type: ignore[arg-type]
     assert [(one.word, one.needed, one.count) for one in whole] == [("the", 6, 6), ("file", 6, 6)]
 
 
 def test_what_pruning_left_of_a_word_is_none() -> None:
     # Of "the file </s>" the piece "fi" is gone: "le" is no word.
     columns = Columns([[(1, False), (2, False), (3, False)]], dropped=frozenset({1}))
-    found = needed_words(columns, ~columns.known, Spelling.of(TEXTS, END), 9)  # type: ignore[arg-type]
+    found = needed_words(columns, ~columns.known, WordBoundaries.of(TEXTS, END), 9)  # type: ignore[arg-type]
     assert [one.word for one in found] == ["the"]
 
 
 @pytest.mark.parametrize("texts", [["</s>", "the</w>", "fi", "le</w>"], ["</s>", "the", "fi@@", "le"]])
 def test_other_ways_to_spell_words(texts: list[str]) -> None:
     columns = Columns([[(1, False), (2, False), (3, False), (1, False)]])
-    found = needed_words(columns, ~columns.known, Spelling.of(texts, END), 9)  # type: ignore[arg-type]
+    found = needed_words(columns, ~columns.known, WordBoundaries.of(texts, END), 9)  # type: ignore[arg-type]
     assert [(one.word, one.count) for one in found] == [("the", 2), ("file", 1)]
 
 
@@ -98,34 +92,3 @@ def test_the_plane_keeps_as_much_variance_as_any_two_axes_can(rows: int, width: 
     best = np.pad(singular, (0, 2))[:2]
     np.testing.assert_allclose((points**2).sum(0), best, atol=1e-8 * max(1.0, float(singular.sum())))
     np.testing.assert_allclose(shares, best / max(float(singular.sum()), 1e-12), atol=1e-8)
-
-
-def test_a_memory_in_numbers(client: TestClient, memories: list[Memory]) -> None:
-    store: Store = memories[0].store
-    answer = client.get("/api/v1/memories/all").json()
-    assert (answer["entries"], answer["known"]) == (store.entries, int(store.known.sum()))
-    assert sum(one["known"] + one["unknown"] for one in answer["margins"]) == store.entries
-    assert client.get("/api/v1/memories/half").json()["margins"] is None
-    assert {"word": "the", "needed": 2, "unknown": 2, "count": 2}.items() <= next(
-        one for one in client.get("/api/v1/memories/half").json()["needed_words"] if one["word"] == "the"
-    ).items()
-
-
-def test_the_map_has_every_key_of_a_small_memory(client: TestClient, memories: list[Memory], model: Model) -> None:
-    answer = client.get("/api/v1/memories/all/map").json()
-    store = memories[0].store
-    assert answer["sentence"] == store.sentence.tolist()
-    assert answer["known"] == store.known.tolist()
-    assert answer["token"] == [model.token_text(value) for value in store.values.tolist()]
-    assert max(map(abs, [*answer["x"], *answer["y"]])) == 1.0
-
-
-def test_page_files_need_nothing_from_elsewhere() -> None:
-    folder = Path(str(lacuna.serving.__file__)).with_name("page")
-    texts = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
-    for name, text in texts.items():
-        assert "innerHTML" not in text, name
-        assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), name
-    named = {part.split('"')[0] for text in texts.values() for part in text.split('"/page/')[1:]}
-    assert named
-    assert named <= set(texts)

@@ -1,6 +1,6 @@
-"""What a model knows of a domain, as tables: known entries, knowledge margins, and how often it is right by margin.
+"""Tables about a model's knowledge of a store: known entries, margins, accuracy by margin, and index sizes.
 
-The paper's section 3, and the sizes of its table 9. Knows nothing of translating or of how a table is drawn.
+They correspond to section 3 and table 9 of the paper. This module does not translate or draw.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from lacuna.records import SentencePair
 # The margins that the paper calls small and large.
 SMALL, LARGE = 4, 32
 
-_MARGIN = Column("margin", help="Nearest neighbors that are known, up to the first that is not.")
-# Queries whose margins are measured together: each measuring first goes over all entries.
+_MARGIN = Column("margin", help="Number of nearest neighbors that are known before the first unknown one.")
+# Queries per call: each call reads all entries.
 _QUERIES_AT_ONCE = 8192
 _MIB = 2**20
 
 
 def known_statistics(store: Store, paper: PaperDomain | None = None) -> Table:
-    """Count the entries that the model knows, with the paper's line below ours where it has one."""
+    """Count the known entries, with the figures of the paper in the row below."""
     known = int(np.count_nonzero(store.known))
     rows: list[tuple[Cell, ...]] = [
         ("this store", known, store.entries - known, store.entries, _share(known, store.entries))
     ]
-    note = "Known: the model alone finds the right token most probable."
+    note = "Known: the prediction of the model alone is the right token."
     if paper is not None and paper.entries is None:
         note += f" The paper has no such figures for {paper.title}."
     elif paper is not None and paper.entries is not None:
@@ -47,25 +47,25 @@ def known_statistics(store: Store, paper: PaperDomain | None = None) -> Table:
         rows.append((f"paper, {paper.title}", theirs.known, theirs.unknown, theirs.all, theirs.known_ratio))
         counted = theirs.known / theirs.all
         if abs(counted - theirs.known_ratio) > 0.5e-4:
-            note += f" The known ratio is as the paper prints it; its counts give {100 * counted:.2f} %."
+            note += f" The known ratio is the one printed in the paper; its counts give {100 * counted:.2f} %."
     columns = (
         Column("store"),
-        Column("known", "count", help="Entries that the model knows."),
+        Column("known", "count", help="Entries that the model predicts correctly."),
         Column("unknown", "count"),
         Column("all", "count"),
         Column("known ratio", "share", 2, help="Known entries over all."),
     )
-    return Table("statistics", "Entries that the model knows", columns, tuple(rows), note, paper="Table 2")
+    return Table("statistics", "Known and unknown entries", columns, tuple(rows), note, paper="Table 2")
 
 
 def margin_distribution(store: Store, margins: Margins) -> Table:
-    """Say how known and unknown entries are spread over margins."""
+    """List the distribution of margins of known and of unknown entries."""
     known, cap = store.known, margins.manifest.max_margin
-    leasts = _leasts(cap)
-    of_known, of_unknown = (_count(margins.values[some], leasts) for some in (known, ~known))
+    starts = _bin_starts(cap)
+    of_known, of_unknown = (_count(margins.values[some], starts) for some in (known, ~known))
     rows = tuple(
         (name, _share(one, of_known.sum()), _share(other, of_unknown.sum()), int(one), int(other))
-        for name, one, other in zip(_names(leasts, cap), of_known, of_unknown, strict=True)
+        for name, one, other in zip(_names(starts, cap), of_known, of_unknown, strict=True)
     )
     unknown = margins.values[~known]
     few = _share(np.count_nonzero(unknown < SMALL), len(unknown))
@@ -74,8 +74,8 @@ def margin_distribution(store: Store, margins: Margins) -> Table:
         note = f"{100 * few:.1f} % of the unknown entries have a margin below {SMALL}. {note}"
     columns = (
         _MARGIN,
-        Column("known", "share", help="Share of the known entries that have such a margin."),
-        Column("unknown", "share", help="Share of the unknown entries that have such a margin."),
+        Column("known", "share", help="Share of the known entries with such a margin."),
+        Column("unknown", "share", help="Share of the unknown entries with such a margin."),
         Column("known entries", "count"),
         Column("unknown entries", "count"),
     )
@@ -94,37 +94,37 @@ def accuracy_by_margin(
     seed: int = 1,
     progress: Progress = SILENT,
 ) -> Table:
-    """Say how often the model alone is right at tokens of an unseen dev set, by their knowledge margin in the store.
+    """Measure the accuracy of the model alone on the tokens of a dev set, by their knowledge margin in the store.
 
-    :param max_margin: Larger margins count as this.
-    :param most: How many tokens to look at; if there are more, they are drawn. Exact margins take time.
+    :param max_margin: Margins are counted up to this bound.
+    :param most: Number of tokens to sample; ``None`` for all. Exact margins take time.
     """
     store.check_model(model.fingerprint)
     check_max_margin(max_margin)
     if most is not None and most < 1:
         raise SettingError(f"most: got {most}; allowed is 1 or more, or leave it out for all tokens")
-    margin, right = _measure(model, store, _Draw(model, dev_pairs, most, seed), max_margin, progress)
-    leasts = _leasts(max_margin)
-    tokens, correct = _count(margin, leasts), _count(margin[right], leasts)
+    margin, right = _measure(model, store, _DevTokens(model, dev_pairs, most, seed), max_margin, progress)
+    starts = _bin_starts(max_margin)
+    tokens, correct = _count(margin, starts), _count(margin[right], starts)
     rows = tuple(
         (name, int(count), _share(good, count))
-        for name, count, good in zip(_names(leasts, max_margin), tokens, correct, strict=True)
+        for name, count, good in zip(_names(starts, max_margin), tokens, correct, strict=True)
     )
     columns = (
         _MARGIN,
         Column("tokens", "count", help="Tokens of the dev set with such a margin."),
-        Column("accuracy", "share", help="Share of them that the model alone finds most probable."),
+        Column("accuracy", "share", help="Share of these tokens that the model alone predicts."),
     )
     plot = Plot("bars", "margin", ("accuracy",), x_label="knowledge margin", y_label="accuracy of the model")
-    title = "How often the model is right on unseen text"
+    title = "Accuracy of the model on dev by margin"
     note = f"{_accuracies(margin, right, max_margin)} Margins are exact; {_beyond(max_margin)}"
     return Table("accuracy", title, columns, rows, note, plot=plot, paper="Figure 2")
 
 
 def index_sizes(stores: Mapping[str, Store]) -> Table:
-    """Compare the sizes of the stores' indexes, each with the first, and with those that the paper's index would have.
+    """Compare the index sizes of stores with that of the first, and with the size of the paper's kind of index.
 
-    :param stores: By the name of the line; the whole store first.
+    :param stores: Stores by the name of their row; the whole store first.
     """
     rows: list[tuple[Cell, ...]] = []
     whole: tuple[int, int] | None = None
@@ -139,30 +139,30 @@ def index_sizes(stores: Mapping[str, Store]) -> Table:
         Column("store"),
         Column("entries", "count"),
         Column("index"),
-        Column("MiB", "number", 1, help="Size of the index; of an exact one, of the keys, which it searches."),
-        Column("saved", "share", help="Compared with the first line."),
-        Column("paper's MiB", "number", 1, help="What IVF4096,PQ64 with ids of 64 bits would take for these entries."),
-        Column("paper's saved", "share", help="Compared with the first line."),
+        Column("MiB", "number", 1, help="Size of the index; for exact search, the size of the keys."),
+        Column("saved", "share", help="Compared with the first row."),
+        Column("paper's MiB", "number", 1, help="Size of IVF4096,PQ64 with 64-bit ids for these entries."),
+        Column("paper's saved", "share", help="Compared with the first row."),
     )
     note = (
-        "An exact index has no data of its own: its size is that of the keys. The last two columns are computed, for "
-        "the index that fits the sizes in the paper: IVF4096,PQ64 with ids of 64 bits."
+        "Exact search reads the keys, so their size is given. The last two columns are computed for IVF4096,PQ64 with "
+        "64-bit ids, the index that matches the sizes in the paper."
     )
     return Table("index-sizes", "Size of the index", columns, tuple(rows), note, paper="Table 9")
 
 
 def _measure(
-    model: Model, store: Store, draw: _Draw, max_margin: int, progress: Progress
+    model: Model, store: Store, dev: _DevTokens, max_margin: int, progress: Progress
 ) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
-    """Return the margin of each token, and whether the model is right there."""
+    """Return the margin of each token, and whether the model predicts it."""
     margins, rights = [], []
     waiting: list[NDArray[np.float32]] = []
-    progress.start("margins of dev tokens", draw.tokens, "tokens")
-    for queries, right in draw.batches(model):
+    progress.start("margins of dev tokens", dev.tokens, "tokens")
+    for queries, right in dev.batches(model):
         rights.append(right)
         waiting.append(queries)
         done = sum(map(len, rights))
-        if sum(map(len, waiting)) >= _QUERIES_AT_ONCE or done == draw.tokens:
+        if sum(map(len, waiting)) >= _QUERIES_AT_ONCE or done == dev.tokens:
             margins.append(margin_of(store, np.concatenate(waiting), max_margin))
             progress.advance(len(margins[-1]))
             waiting.clear()
@@ -171,22 +171,22 @@ def _measure(
 
 
 def _accuracies(margin: NDArray[np.uint16], right: NDArray[np.bool_], cap: int) -> str:
-    """Say how often the model is right where the paper looks: at small and at large margins."""
-    parts = {"of all tokens": np.ones(len(margin), np.bool_)}
+    """Describe the accuracy at all, at small and at large margins, as the paper does."""
+    parts = {"on all tokens": np.ones(len(margin), np.bool_)}
     if cap >= SMALL:
-        parts[f"of those with a margin below {SMALL}"] = margin < SMALL
+        parts[f"on those with a margin below {SMALL}"] = margin < SMALL
     if cap >= LARGE:
-        parts[f"of those with {LARGE} or more"] = margin >= LARGE
+        parts[f"on those with {LARGE} or more"] = margin >= LARGE
     told = (f"{100 * np.mean(right[part]):.1f} % {which}" for which, part in parts.items() if part.any())
-    return f"The model is right at {', '.join(told)}."
+    return f"Accuracy of the model: {', '.join(told)}."
 
 
 def _beyond(cap: int) -> str:
-    return f"those above {cap:,} count as {cap:,}."
+    return f"margins above {cap:,} count as {cap:,}."
 
 
-class _Draw:
-    """Tokens of a dev set: all of them, or some that are drawn. Pairs too long for the model are left out."""
+class _DevTokens:
+    """The tokens of a dev set, or a random sample of them. Pairs too long for the model are left out."""
 
     def __init__(self, model: Model, pairs: Sequence[SentencePair], most: int | None, seed: int) -> None:
         sources = model.encode_sources([pair.source for pair in pairs])
@@ -203,7 +203,7 @@ class _Draw:
         self._chosen = np.split(chosen, ends[:-1])
 
     def batches(self, model: Model) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
-        """Give the model's states at the tokens, and whether it is right there, batch by batch."""
+        """Yield the queries of the tokens, and whether the model predicts them, batch by batch."""
         drawn = [number for number, chosen in enumerate(self._chosen) if chosen.any()]
         for batch in plan_batches([len(self._pairs[number][1]) for number in drawn]):
             numbers = [drawn[place] for place in batch]
@@ -214,20 +214,20 @@ class _Draw:
             yield forced.keys.numpy()[chosen], right[chosen]
 
 
-def _leasts(cap: int) -> list[int]:
-    """Return the least margin of each bucket; the last bucket is the cap, which stands for all beyond it."""
+def _bin_starts(cap: int) -> list[int]:
+    """Return the smallest margin of each bin; the last bin is the cap and stands for all larger margins."""
     doubled = [SMALL << power for power in range(cap.bit_length()) if SMALL << power < cap]
     return [0, *doubled, cap]
 
 
-def _names(leasts: Sequence[int], cap: int) -> list[str]:
-    spans = [f"{least}" if least + 1 == after else f"{least}-{after - 1}" for least, after in pairwise(leasts)]
+def _names(starts: Sequence[int], cap: int) -> list[str]:
+    spans = [f"{start}" if start + 1 == after else f"{start}-{after - 1}" for start, after in pairwise(starts)]
     return [*spans, f"{cap}+"]
 
 
-def _count(margins: NDArray[np.uint16], leasts: Sequence[int]) -> NDArray[np.int64]:
-    buckets = np.searchsorted(leasts, margins, side="right") - 1
-    return np.bincount(buckets, minlength=len(leasts))
+def _count(margins: NDArray[np.uint16], starts: Sequence[int]) -> NDArray[np.int64]:
+    buckets = np.searchsorted(starts, margins, side="right") - 1
+    return np.bincount(buckets, minlength=len(starts))
 
 
 def _share(part: int | np.integer[Any], whole: int | np.integer[Any]) -> float | None:
