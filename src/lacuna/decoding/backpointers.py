@@ -6,6 +6,7 @@ the last token to the first. Does not know how candidates are found or when a se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -113,10 +114,10 @@ class FinishedHypotheses:
         for old, new in ((self._nodes, nodes), (self._tokens, last.tokens), (self._log_probs, last.log_probs)):
             old[sentences] = torch.cat([old[sentences], new], 1).gather(1, best)
 
-    def read(self, sentences: slice, backpointers: Backpointers) -> list[list[Hypothesis]]:
+    def read(self, sentences: Sequence[int], backpointers: Backpointers) -> list[list[Hypothesis]]:
         """Follow the backpointers of the finished hypotheses of some sentences."""
         scores, nodes, *last = (
-            _numpy(part[sentences]) for part in (self.scores, self._nodes, self._tokens, self._log_probs)
+            _numpy(part[list(sentences)]) for part in (self.scores, self._nodes, self._tokens, self._log_probs)
         )
         places = np.nonzero(np.isfinite(scores))
         columns = (part[places].tolist() for part in (scores, *last))

@@ -150,7 +150,7 @@ class BeamRules:
         kept.nodes = added.view_as(parents)
         return kept, extensions
 
-    def results(self, sentences: slice) -> list[list[Hypothesis]]:
+    def results(self, sentences: Sequence[int]) -> list[list[Hypothesis]]:
         """Return the finished hypotheses of some sentences, best first."""
         return self._finished.read(sentences, self._backpointers)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, count, takewhile
 from queue import SimpleQueue
 from threading import Event, Lock
 from typing import TypeVar
@@ -117,10 +117,10 @@ def decode_all(
     """
     capacity = BatchCapacity(batch_size, max_tokens)
     progress.start("translate", len(sources), "sentences")
-    blocks = [len(sources)]
-    found = list(decode_blocks(scorer, sources, settings, blocks, capacity, pool=pool, on_finished=progress.advance))
+    found = decode_blocks(scorer, sources, settings, [len(sources)], capacity, pool=pool, on_finished=progress.advance)
+    results = [hypotheses for group in found for hypotheses in group]
     progress.finish()
-    return found
+    return results
 
 
 def decode_blocks(
@@ -132,36 +132,39 @@ def decode_blocks(
     *,
     pool: WorkerPool | None = None,
     on_finished: Callable[[int], None] = lambda count: None,
-) -> Generator[list[Hypothesis], None, None]:
-    """Translate sources block by block, and yield the hypotheses of each in order, as soon as its block is finished.
+) -> Generator[list[list[Hypothesis]], None, None]:
+    """Translate sources and yield hypotheses in the order of the sources, in groups, as soon as they are ready.
 
-    :param blocks: Number of sources in each block; smaller blocks give results earlier.
+    :param blocks: Number of sources in each block. Search starts block by block and longest first within a block, so
+        smaller blocks give results earlier.
     :param on_finished: Called with the number of sentences that ended in a step, never by two threads at once.
     """
     pool = pool or WorkerPool()
     lock, stopped = Lock(), Event()
 
-    def report(count: int) -> None:
+    def report(ended: int) -> None:
         if stopped.is_set():
             raise _Stopped
         with lock:
-            on_finished(count)
+            on_finished(ended)
 
     def work(part: list[list[int]]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        numbers = [number for block in part for number in block]
         texts = [[sources[number] for number in block] for block in part]
         found = search_blocks(scorer, texts, settings, capacity=capacity, on_finished=report)
-        return (list(zip(block, hypotheses, strict=True)) for block, hypotheses in zip(part, found, strict=True))
+        return ([(numbers[place], hypotheses) for place, hypotheses in group] for group in found)
 
     parts = partition([len(source) for source in sources], blocks, pool.workers)
     waiting: dict[int, list[Hypothesis]] = {}
     following = 0
     with closing(pool.stream(work, parts)) as results:
         try:
-            for ready in results:
-                waiting.update(ready)
-                while following in waiting:
-                    yield waiting.pop(following)
-                    following += 1
+            for group in results:
+                waiting.update(group)
+                ready = list(takewhile(waiting.__contains__, count(following)))
+                if ready:
+                    yield [waiting.pop(number) for number in ready]
+                    following += len(ready)
         finally:
             stopped.set()
 

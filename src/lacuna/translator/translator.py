@@ -9,7 +9,7 @@ import copy
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import accumulate, islice
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors
-from lacuna.translator.streaming import gather_windows
+from lacuna.translator.streaming import Item, gather_windows
 
 
 def shorten(source: list[int], most: int) -> list[int]:
@@ -35,8 +35,8 @@ def shorten(source: list[int], most: int) -> list[int]:
 # Keys that are projected to the vocabulary at once, for the gate.
 _PROJECTED_AT_ONCE = 256
 
-# Sentences in each block of a window. Translations of a block are yielded when all of it is finished: the first blocks
-# are small, so that output starts early.
+# Sentences in each block of a window, sorted by length within the block. The first blocks are small, so that output
+# starts early.
 BLOCKS = (64, 128, 256, 512, 1024)
 
 
@@ -127,7 +127,7 @@ class Translator:
         progress: Progress,
         offset: int = 0,
     ) -> Iterator[Translation]:
-        """Translate sentences, and yield the translations of each block as soon as they are ready.
+        """Translate sentences, and yield the translations in order as soon as they are ready.
 
         :param offset: Number of sentences before these, for warnings.
         """
@@ -140,16 +140,18 @@ class Translator:
         decoding = decode_blocks(
             scorer, sources, self.beam, blocks, BatchCapacity(batch_size), pool=pool, on_finished=progress.advance
         )
-        with closing(decoding) as found:
-            following = 0
-            for chosen, hypotheses in _by_block(found, blocks):
-                best = [one[0] for one in hypotheses]
+        with closing(decoding):
+            done, following = 0, 0
+            for group in _at_least(batch_size if evidence else 1, decoding):
+                chosen = slice(done, done + len(group))
+                best = [hypotheses[0] for hypotheses in group]
                 steps = self._evidence(sources[chosen], best, batch_size) if evidence else [()] * len(best)
                 for number, hypothesis, why in zip(written[chosen], best, steps, strict=True):
                     yield from (Translation(text, "", 0.0, 0) for text in texts[following:number])
                     text, tokens = self.model.decode(hypothesis.tokens), hypothesis.tokens
                     yield Translation(texts[number], text, hypothesis.score, len(tokens), why, tokens)
                     following = number + 1
+                done += len(group)
             yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
 
     def _truncated(self, numbers: Sequence[int], sources: list[list[int]]) -> list[list[int]]:
@@ -245,14 +247,13 @@ class Translator:
         return [tuple(row) for row in rows]
 
 
-def _by_block(
-    found: Iterator[list[Hypothesis]], blocks: Sequence[int]
-) -> Iterator[tuple[slice, list[list[Hypothesis]]]]:
-    """Group results by block; also return the slice of sources that each group belongs to."""
-    start = 0
-    for size in blocks:
-        group = list(islice(found, size))
-        if not group:
-            return
-        yield slice(start, start + len(group)), group
-        start += len(group)
+def _at_least(size: int, groups: Iterable[list[Item]]) -> Iterator[list[Item]]:
+    """Merge groups to ``size`` or more items each; the last may be smaller."""
+    merged: list[Item] = []
+    for group in groups:
+        merged += group
+        if len(merged) >= size:
+            yield merged
+            merged = []
+    if merged:
+        yield merged

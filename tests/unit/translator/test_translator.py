@@ -237,9 +237,7 @@ def test_retrievals_for_tuning_equal_single_lookups(model: Model, memory: Memory
 
 def test_a_sentence_too_long_is_cut_with_a_warning(model: Model) -> None:
     long = " ".join(["hund"] * (model.max_length + 50))
-    with pytest.warns(
-        LacunaWarning, match=f"1 sentences .* {model.max_length} tokens and were cut: 2"
-    ):
+    with pytest.warns(LacunaWarning, match=f"1 sentences .* {model.max_length} tokens and were cut: 2"):
         short, cut = Translator(model, beam=SHORT).translate(["hund", long])
     assert short.text == Translator(model, beam=SHORT).translate(["hund"])[0].text
     assert cut.source == long
