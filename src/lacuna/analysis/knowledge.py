@@ -208,7 +208,7 @@ class _Draw:
         for batch in plan_batches([len(self._pairs[number][1]) for number in drawn]):
             numbers = [drawn[place] for place in batch]
             sources, targets = zip(*(self._pairs[number] for number in numbers), strict=True)
-            forced = model.force_decode(sources, targets)
+            forced = model.teacher_force(sources, targets)
             right = forced.predictions.numpy() == np.concatenate(targets)
             chosen = np.concatenate([self._chosen[number] for number in numbers])
             yield forced.keys.numpy()[chosen], right[chosen]

@@ -149,8 +149,8 @@ def _refuse_other_build(folder: Path, found: Manifest | Unfinished, wanted: Unfi
 _DEFAULTS = BuildSettings()
 
 
-class ForcedRows(Protocol):
-    """What a model says at each position of given translations: see :class:`lacuna.models.ForcedDecoding`."""
+class TeacherForcedRows(Protocol):
+    """What a model says at each position of given translations: see :class:`lacuna.models.TeacherForced`."""
 
     @property
     def keys(self) -> ArrayLike: ...  # noqa: D102
@@ -165,15 +165,15 @@ class ForcedRows(Protocol):
     def entropy(self) -> ArrayLike: ...  # noqa: D102
 
 
-class ForcedDecoder(Encoder, KeyMaker, Protocol):
+class TeacherForcingModel(Encoder, KeyMaker, Protocol):
     """A model, as far as a store needs one: :class:`lacuna.models.Model` is such."""
 
-    def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedRows:
+    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TeacherForcedRows:
         """Give rows over sentences, then positions."""
 
 
 def build_store(
-    model: ForcedDecoder,
+    model: TeacherForcingModel,
     pairs: Iterable[SentencePair],
     into: str | Path,
     *,
@@ -188,7 +188,7 @@ def build_store(
     folder is refused and left as it is. Pairs too long for the model are left out, counted in the manifest, and warned
     of.
 
-    :param model: Anything that can force-decode.
+    :param model: Anything that can run the decoder with teacher forcing.
     :param pairs: Read once, as a stream.
     :param into: The folder of the store.
     :param batch_tokens: Tokens that go through the model at once.
@@ -213,7 +213,7 @@ def build_store(
     return store
 
 
-def _describe(model: ForcedDecoder, batch_tokens: int, shard_rows: int) -> Unfinished:
+def _describe(model: TeacherForcingModel, batch_tokens: int, shard_rows: int) -> Unfinished:
     """Say what is to be built, before the first pair."""
     try:
         settings = BuildSettings(batch_tokens=batch_tokens, shard_rows=shard_rows)
@@ -231,7 +231,7 @@ def _describe(model: ForcedDecoder, batch_tokens: int, shard_rows: int) -> Unfin
 
 
 def _add_shards(
-    folder: Path, state: Unfinished, model: ForcedDecoder, windows: Iterator[Window], progress: Progress
+    folder: Path, state: Unfinished, model: TeacherForcingModel, windows: Iterator[Window], progress: Progress
 ) -> Unfinished:
     started, rows, begun = time.monotonic(), 0, bool(state.shards)
 
@@ -255,7 +255,7 @@ def _add_shards(
 
 
 def _add_shard(
-    folder: Path, state: Unfinished, model: ForcedDecoder, window: Window, tell: Callable[[int, int], None]
+    folder: Path, state: Unfinished, model: TeacherForcingModel, window: Window, tell: Callable[[int, int], None]
 ) -> Unfinished:
     """Read a window through the model, write its shard, and take note of it."""
     first = sum(shard.sentences for shard in state.shards)
@@ -269,7 +269,7 @@ def _add_shard(
 
 
 def decode_window(
-    model: ForcedDecoder,
+    model: TeacherForcingModel,
     window: Window,
     batch_tokens: int,
     first_sentence: int = 0,
@@ -287,7 +287,7 @@ def decode_window(
     predictions = np.empty(window.rows, dtype=np.int32)
     log_p_gold, entropy = (np.empty(window.rows, dtype=np.float32) for _ in range(2))
     for batch in make_batches(sentences, batch_tokens):
-        forced = model.force_decode([sentences[n].source for n in batch], [sentences[n].target for n in batch])
+        forced = model.teacher_force([sentences[n].source for n in batch], [sentences[n].target for n in batch])
         rows = np.concatenate([np.arange(starts[n], starts[n] + lengths[n]) for n in batch])
         keys[rows] = _half(np.asarray(forced.keys), model.name)
         predictions[rows] = np.asarray(forced.predictions)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.decoding import plan_batches
-from lacuna.models import ForcedDecoding, Model
+from lacuna.models import Model, TeacherForced
 from lacuna.translator import Memory, Translator
 from lacuna.translator.memory import Retrieval, find_neighbors
 from lacuna.translator.translator import shorten
@@ -39,12 +39,12 @@ class Knowledge:
         return Knowledge(self.margins[rows], self.max_probs[rows], self.nearest[rows])
 
 
-def knowledge_of(model: Model, memories: Sequence[Memory], forced: ForcedDecoding, found: Retrieval) -> Knowledge:
+def knowledge_of(model: Model, memories: Sequence[Memory], forced: TeacherForced, found: Retrieval) -> Knowledge:
     """Gather what is known at tokens that were read through the model and looked up in the memories.
 
     :param found: As many neighbors of each as the largest margin.
     """
-    _, log_max_probs, _ = model.judge(forced.keys.numpy(), forced.predictions.numpy())
+    _, log_max_probs, _ = model.score_keys(forced.keys.numpy(), forced.predictions.numpy())
     nearest = found.neighbors.distances[:, 0].double().cpu().numpy()
     return Knowledge(known_run(memories, found), np.exp(log_max_probs.astype(np.float64)), nearest)
 
@@ -76,7 +76,7 @@ def know(
     encoded = model.encode_sources([sources[number] for number in written])
     for batch in plan_batches([len(targets[number]) for number in written], batch_size=batch_size):
         numbers = [written[place] for place in batch]
-        forced = model.force_decode(
+        forced = model.teacher_force(
             [shorten(encoded[place], model.max_length) for place in batch], [targets[number] for number in numbers]
         )
         known = knowledge_of(model, memories, forced, find_neighbors(memories, forced.keys, most_margin))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lacuna.decoding import plan_batches
 from lacuna.errors import CorpusError
 from lacuna.fitting.objective import LOWEST_LOG_P, KeyReader, TokenCache
-from lacuna.models import ForcedDecoding, Model
+from lacuna.models import Model, TeacherForced
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors, read_keys
@@ -34,7 +34,7 @@ class DevBatch:
 
     sentences: torch.Tensor
     gold: torch.Tensor
-    forced: ForcedDecoding
+    forced: TeacherForced
     found: Retrieval
 
 
@@ -47,7 +47,7 @@ class ForcedBatch(NamedTuple):
 
     numbers: list[int]
     gold: torch.Tensor
-    forced: ForcedDecoding
+    forced: TeacherForced
 
 
 class ReadOnce(Sequence[SentencePair]):
@@ -116,7 +116,7 @@ def _force(model: Model, pairs: Sequence[SentencePair], batch_size: int) -> Iter
         raise CorpusError("the dev set has no sentence that the model can take; give another --dev")
     for batch in plan_batches([len(targets[n]) for n in fitting], batch_size=batch_size):
         chosen = [fitting[n] for n in batch]
-        forced = model.force_decode([sources[n] for n in chosen], [targets[n] for n in chosen])
+        forced = model.teacher_force([sources[n] for n in chosen], [targets[n] for n in chosen])
         yield ForcedBatch(chosen, torch.tensor([token for n in chosen for token in targets[n]]), forced)
 
 

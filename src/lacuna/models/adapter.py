@@ -23,7 +23,7 @@ from lacuna.models.directions import Direction
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
 from lacuna.models.padding import pad, run_alike
-from lacuna.models.teacher_forcing import ForcedDecoding, LastLayer, judge
+from lacuna.models.teacher_forcing import LastLayer, TeacherForced, score_keys
 from lacuna.records import Languages
 
 # Where a model has no table of positions (T5), the length it was trained on.
@@ -171,23 +171,25 @@ class Model:
         return np.asarray(logits.argmax(-1).cpu().numpy(), dtype=np.int64)
 
     @torch.inference_mode()
-    def judge(
+    def score_keys(
         self, keys: NDArray[np.float32], gold: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
         """Give prediction, log-probability of the gold token and entropy for each of some keys: (rows,) each."""
         where = torch.from_numpy(keys).to(self.device), torch.from_numpy(gold).to(self.device)
-        predictions, log_p_gold, entropy = judge(*where, self.project, self.vocabulary_size)
+        predictions, log_p_gold, entropy = score_keys(*where, self.project, self.vocabulary_size)
         return predictions.cpu().numpy(), log_p_gold.cpu().numpy(), entropy.cpu().numpy()
 
     @torch.inference_mode()
-    def could_be(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
+    def matches_key_kind(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Say of each key whether this model could have made it as a key of kind ``out`` or ``ffn_in``."""
-        return np.asarray(LastLayer.of(self.hf).could_be(kind, torch.from_numpy(keys)).cpu().numpy(), dtype=np.bool_)
+        return np.asarray(
+            LastLayer.of(self.hf).matches_key_kind(kind, torch.from_numpy(keys)).cpu().numpy(), dtype=np.bool_
+        )
 
     @torch.inference_mode()
-    def finish_layer(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
+    def apply_last_ffn(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
         """Carry keys of kind ``ffn_in``, which enter the last feed-forward, to ``out``, which enter the projection."""
-        finished = LastLayer.of(self.hf).finish(torch.from_numpy(keys), self.name)
+        finished = LastLayer.of(self.hf).apply_ffn(torch.from_numpy(keys), self.name)
         return np.asarray(finished.cpu().numpy(), dtype=np.float32)
 
     @torch.inference_mode()
@@ -210,25 +212,25 @@ class Model:
         return run_alike(run, ids, mask), mask
 
     @torch.inference_mode()
-    def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedDecoding:
+    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TeacherForced:
         """Read given translations through the model in one pass, each position seeing the true tokens before it.
 
         :param sources: From :meth:`encode_sources`.
         :param targets: From :meth:`encode_targets`; the same number.
         """
         if len(sources) != len(targets):
-            raise ModelError(f"force_decode: {len(sources)} sources but {len(targets)} targets; give one for each")
+            raise ModelError(f"teacher_force: {len(sources)} sources but {len(targets)} targets; give one for each")
         lengths = tuple(len(target) for target in targets)
         for number, length in enumerate(lengths):
             self._check_length(length + len(self.start_ids) - 1, f"target {number}", at_least=0)
         gold = torch.tensor([token for target in targets for token in target], dtype=torch.long, device=self.device)
         if gold.numel() == 0:
-            return ForcedDecoding(torch.empty(0, self.dimension), gold.cpu(), torch.empty(0), torch.empty(0), lengths)
+            return TeacherForced(torch.empty(0, self.dimension), gold.cpu(), torch.empty(0), torch.empty(0), lengths)
         if not 0 <= int(gold.min()) <= int(gold.max()) < self.vocabulary_size:
-            raise ModelError(f"force_decode: {self.name} has tokens 0 to {self.vocabulary_size - 1} only")
+            raise ModelError(f"teacher_force: {self.name} has tokens 0 to {self.vocabulary_size - 1} only")
         keys = self._keys(sources, targets)
-        predictions, log_p_gold, entropy = judge(keys, gold, self.project, self.vocabulary_size)
-        return ForcedDecoding(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
+        predictions, log_p_gold, entropy = score_keys(keys, gold, self.project, self.vocabulary_size)
+        return TeacherForced(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
 
     def _keys(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor:
         encoded, mask = self.encode(sources)

@@ -111,7 +111,7 @@ class Translator:
         results: list[tuple[Step, ...]] = [()] * len(sources)
         for batch in plan_batches([len(source) for source in sources], batch_size=batch_size):
             targets = [hypotheses[number].tokens for number in batch]
-            forced = self.model.force_decode([sources[number] for number in batch], targets)
+            forced = self.model.teacher_force([sources[number] for number in batch], targets)
             gold = torch.tensor([token for target in targets for token in target])
             behind = torch.tensor([gap for number in batch for gap in hypotheses[number].behind])
             steps = self._steps(forced.keys, gold, forced.log_p_gold.exp().double(), forced.predictions, behind)

@@ -88,8 +88,8 @@ def test_sizes_must_be_whole_and_positive(sizes: dict[str, int], tmp_path: Path)
 
 def test_keys_too_large_for_half_precision_are_refused(tmp_path: Path) -> None:
     class Large(NumpyModel):
-        def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
-            rows = super().force_decode(sources, targets)
+        def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
+            rows = super().teacher_force(sources, targets)
             rows.keys[0] = 1e6
             return rows
 

@@ -94,10 +94,10 @@ class Recording(ModelScorer):
         return super().score(state, behind)
 
 
-def test_keys_are_those_of_forced_decoding(model: Model, sources: list[list[int]]) -> None:
+def test_keys_are_those_of_teacher_forcing(model: Model, sources: list[list[int]]) -> None:
     scorer = Recording(model)
     found = [search(scorer, [source], BeamSettings(1, max_new_tokens=6))[0] for source in sources]
-    forced = model.force_decode(sources, [list(hypotheses[0].tokens) for hypotheses in found])
+    forced = model.teacher_force(sources, [list(hypotheses[0].tokens) for hypotheses in found])
     torch.testing.assert_close(torch.cat(scorer.keys), forced.keys, atol=1e-4, rtol=1e-4)
     log_probs = torch.tensor([value for each in found for value in each[0].log_probs])
     torch.testing.assert_close(log_probs, forced.log_p_gold, atol=1e-4, rtol=1e-4)
@@ -160,7 +160,7 @@ def test_searches_may_be_interleaved_and_rows_chosen_freely(model: Model, source
     [alone], [one, other] = run(1), run(2)
     assert torch.equal(one, alone)
     assert torch.equal(other, alone)
-    expected = model.force_decode(
+    expected = model.teacher_force(
         [sources[n] for n in (0, 3, 0, 0)], [[6, 8, 4], [5, 9, 4], [7, 8, 4], [7, 4, 4]]
     ).keys[2::3]
     torch.testing.assert_close(alone, expected, atol=1e-4, rtol=1e-4)

@@ -73,7 +73,7 @@ def test_margins_and_confidence_are_what_a_scan_of_the_store_gives(translator: T
     explanations = Explainer(translator, calibration=CALIBRATION).explain(SOURCES[:3], TARGETS[:3])
     model = translator.model
     for source, target, told in zip(SOURCES, TARGETS, explanations, strict=False):
-        forced = model.force_decode(model.encode_sources([source]), model.encode_targets([target]))
+        forced = model.teacher_force(model.encode_sources([source]), model.encode_targets([target]))
         margins = margin_of(memory.store, forced.keys.numpy(), 64)
         largest = model.project(forced.keys).softmax(-1).max(-1).values.double().numpy()
         assert [token.margin for token in told.tokens] == margins.tolist()
@@ -202,7 +202,7 @@ def test_without_a_calibration_the_model_tells_how_sure_it_is(translator: Transl
     model = translator.model
     for gap in find_gaps(translator, SOURCES):
         [ids] = [one.ids for one in translator.translate([gap.source])]
-        keys = model.force_decode(model.encode_sources([gap.source]), [ids]).keys
+        keys = model.teacher_force(model.encode_sources([gap.source]), [ids]).keys
         largest = model.project(keys).softmax(-1).max(-1).values.mean()
         assert gap.confidence is None
         assert gap.gap == pytest.approx(1 - (gap.p + float(largest)) / 2, abs=1e-3)

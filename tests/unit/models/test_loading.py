@@ -276,7 +276,7 @@ def test_precision_is_checked(zoo: Zoo) -> None:
 def test_a_real_model() -> None:
     model = load_model(Path(os.environ["LACUNA_SHARED"]) / "models" / "de-en-warmstart", device="cpu")
     sources = model.encode_sources(["Ich danke Ihnen für Ihren Bericht.", "Das Haus ist sehr alt."])
-    result = model.force_decode(
+    result = model.teacher_force(
         sources, model.encode_targets(["I thank you for your report.", "The house is very old."])
     )
     assert model.languages == DE_EN

@@ -127,7 +127,7 @@ def test_neighbors_name_the_sentence_they_come_from(model: Model, memory: Memory
 
 def test_two_memories_are_one_large_memory(model: Model, memory: Memory, tmp_path: Path) -> None:
     parts = [remember(model, PAIRS[:2], tmp_path / "a"), remember(model, PAIRS[2:], tmp_path / "b")]
-    keys = model.force_decode(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys
+    keys = model.teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys
     whole, merged = find_neighbors([memory], keys, 6), find_neighbors(parts, keys, 6)
     torch.testing.assert_close(merged.neighbors.distances, whole.neighbors.distances, atol=1e-3, rtol=1e-3)
     offset = parts[0].store.entries

@@ -36,15 +36,15 @@ class KeyReader(KeyMaker, Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Turn tokens into text."""
 
-    def judge(
+    def score_keys(
         self, keys: NDArray[np.float32], gold: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
         """Give prediction, log-probability of the gold token, and entropy for each key of kind ``out``."""
 
-    def could_be(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
+    def matches_key_kind(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Say of each key whether it bears the mark of its kind."""
 
-    def finish_layer(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
+    def apply_last_ffn(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
         """Carry keys of kind ``ffn_in`` to ``out``."""
 
 
@@ -198,11 +198,11 @@ class _Import:
         self._check_values(values, first)
         keys = stored.astype(np.float32)
         for kind in (OUT, FFN_IN):
-            self.evidence.marked[kind] += int(np.count_nonzero(self.model.could_be(kind, keys)))
+            self.evidence.marked[kind] += int(np.count_nonzero(self.model.matches_key_kind(kind, keys)))
         if self.evidence.kind == FFN_IN:
-            keys = self.model.finish_layer(keys)
+            keys = self.model.apply_last_ffn(keys)
         half = self._half(keys, first)
-        predictions, log_p_gold, entropy = self.model.judge(keys, values)
+        predictions, log_p_gold, entropy = self.model.score_keys(keys, values)
         known = values == predictions
         self.evidence.add_entries(values, predictions)
         for name, ours in ((PREDICTIONS, predictions), (KNOWN, known)):

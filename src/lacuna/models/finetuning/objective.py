@@ -1,6 +1,6 @@
 """What is minimized: the label-smoothed cross-entropy of a model's own logits at the real target positions.
 
-The encoder and decoder are the family's own, as in forced decoding, here with gradients. Knows one batch at a time.
+The encoder and decoder are the family's own, as in teacher forcing, here with gradients. Knows one batch at a time.
 """
 
 from __future__ import annotations
