@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lacuna.corpora.fetching.messages import Message, read_catalog, tidy
+from lacuna.corpora.fetching.messages import LocalizedMessage, read_catalog, tidy
 from lacuna.corpora.fetching.registry import LOCALE, CatalogKind, Package, best_first, canonical
 from lacuna.errors import FetchError
 from lacuna.files import sha256_of
@@ -128,7 +128,7 @@ def _explain(output: str) -> str:
 #: No honest catalog is larger; a zip member that claims or turns out to be is refused.
 LARGEST_CATALOG = 64_000_000
 
-Located = tuple[Message, str]  # a message and the member of the wheel it stands in
+Located = tuple[LocalizedMessage, str]  # a message and the member of the wheel it stands in
 Spellings = dict[str, str]  # locale as the package spells it -> member
 Slots = dict[str, dict[str, Spellings]]  # catalog without its locale -> language -> spellings
 
