@@ -91,7 +91,7 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
         _draw(into / "corpus" / f"{part}.tsv", languages, getattr(settings, part), settings.seed)
         for part in ("train", "dev", "test")
     )
-    store = build_store(model, train, into / "store", progress=progress)
+    store = build_store(model, train, into / "store", cleaning=None, progress=progress)  # fetched text is clean
     clock.note("build")
     index = build_index(store, progress=progress)
     clock.note("index")

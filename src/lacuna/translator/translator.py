@@ -50,7 +50,7 @@ class Translator:
         int8: bool = False,
     ) -> None:
         for memory in memories:
-            memory.store.check_model(model.fingerprint)
+            memory.store.check_model(model)
         if isinstance(combiner, SavedCombiner):
             combiner.check_model(model.fingerprint)
         self.model, self.memories, self.combiner = model, tuple(memories), combiner or Vanilla()
