@@ -100,7 +100,7 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
         for part in ("train", "dev", "test")
     )
     built = made.note("store", "store", {"model": model.fingerprint, "train": as_sentences(train).key})
-    store = build_store(model, train, into / "store", progress=progress)  # opens or resumes what is there
+    store = build_store(model, train, into / "store", cleaning=None, progress=progress)  # fetched text is clean
     clock.note("build")
     index = build_index(store, progress=progress)
     clock.note("index")

@@ -99,7 +99,7 @@ def accuracy_by_margin(
     :param max_margin: Margins are counted up to this bound.
     :param most: Number of tokens to sample; ``None`` for all. Exact margins take time.
     """
-    store.check_model(model.fingerprint)
+    store.check_model(model)
     check_max_margin(max_margin)
     if most is not None and most < 1:
         raise SettingError(f"most: got {most}; allowed is 1 or more, or leave it out for all tokens")

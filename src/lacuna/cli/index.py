@@ -87,7 +87,7 @@ def _decoder_states(store: Store, dev: str, model: str | None, most: int) -> NDA
     from lacuna.models import load_model
 
     loaded = load_model(model)
-    store.check_model(loaded.fingerprint)
+    store.check_model(loaded)
     pairs = list(islice(read_corpus(dev, languages=loaded.languages), most))  # each has a state at least
     states = [batch.forced.keys.float().cpu().numpy() for batch in ReadOnce(pairs).forced(loaded, 32)]
     return np.concatenate(states)[:: max(1, sum(map(len, states)) // most)][:most]

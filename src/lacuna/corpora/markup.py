@@ -158,7 +158,9 @@ def _malformed(path: Path, root: str, error: etree.XMLSyntaxError) -> CorpusErro
     line = error.lineno or 1
     # lxml repeats line and column at the end of the message.
     reason = re.sub(r"(, line \d+, column \d+)?( \([^)]*, line \d+\))?$", "", str(error.msg or "no content"))
-    return CorpusError(f"{path}:{line}: malformed {root.upper()} ({reason}); export the file again, or correct that line")
+    return CorpusError(
+        f"{path}:{line}: malformed {root.upper()} ({reason}); export the file again, or correct that line"
+    )
 
 
 def _name(element: etree._Element) -> str:
@@ -222,8 +224,7 @@ def _pick_known(
 ) -> tuple[etree._Element | None, etree._Element | None]:
     if len(seen) > 2:
         raise CorpusError(
-            f"{path}:{unit.sourceline}: languages are missing; the file has {', '.join(seen)}: "
-            "choose two, as in de-en"
+            f"{path}:{unit.sourceline}: languages are missing; the file has {', '.join(seen)}: choose two, as in de-en"
         )
     return (segments.get(chosen[0]), segments.get(chosen[1])) if chosen else (None, None)
 
@@ -255,7 +256,7 @@ def _is_reversed(path: Path, element: etree._Element, languages: Languages | Non
 
 
 def _segments_of(unit: etree._Element) -> Iterator[tuple[str, etree._Element]]:
-    """Yield the elements with <source> and <target>, the unit in XLIFF 1 and each segment in XLIFF 2, and an id suffix."""
+    """Yield an id suffix and the parent of <source> and <target>: the unit in XLIFF 1, each segment in XLIFF 2."""
     if _name(unit) == "trans-unit":
         yield "", unit
         return

@@ -40,8 +40,8 @@ def read_corpus(
     """Stream the sentence pairs of a corpus.
 
     A corpus is two plain files aligned by line, one bilingual file, or a prefix ``P`` for which ``P.de`` and ``P.en``
-    exist (``languages`` is then required). Wrong names raise at once, errors inside a file when the stream reaches them.
-    A corpus without any pair raises at the end of the stream.
+    exist (``languages`` is then required). Wrong names raise at once, errors inside a file when the stream reaches
+    them. A corpus without any pair raises at the end of the stream.
 
     :param source: The source side, the bilingual file, or the prefix.
     :param target: The target side, if ``source`` is one of two plain files.
@@ -81,9 +81,7 @@ def _existing(path: Path) -> Path:
 
 def _plain(path: Path) -> Path:
     if content_suffix(path) in READERS:
-        raise CorpusError(
-            f"{path}: a {content_suffix(path)} file has both languages; give it alone, not as one of two"
-        )
+        raise CorpusError(f"{path}: a {content_suffix(path)} file has both languages; give it alone, not as one of two")
     return _existing(path)
 
 
@@ -98,11 +96,11 @@ def _prefixed(prefix: Path, languages: Languages | None) -> tuple[Path, Path]:
             missing = languages.target if left else languages.source
             raise CorpusError(f"{prefix}: found {left or right} but no {prefix}.{missing}; both sides are needed")
         if siblings and not prefix.exists():
-            raise CorpusError(f"{prefix}: no files for {languages}; found {', '.join(siblings)}: give the languages of two of these")
+            raise CorpusError(
+                f"{prefix}: no files for {languages}; found {', '.join(siblings)}: give the languages of two of these"
+            )
     elif siblings and not prefix.is_file():
-        raise CorpusError(
-            f"{prefix}: languages are missing; found {', '.join(siblings)}: choose two, as in de-en"
-        )
+        raise CorpusError(f"{prefix}: languages are missing; found {', '.join(siblings)}: choose two, as in de-en")
     if prefix.is_file():
         suffix = content_suffix(prefix) or "none"
         raise CorpusError(f"{prefix}: unsupported suffix {suffix}; allowed: {_ALLOWED}, or two plain files")

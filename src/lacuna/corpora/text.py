@@ -49,7 +49,7 @@ def read_tsv(path: Path) -> Iterator[Unit]:
         columns = line.split("\t")
         if len(columns) not in (2, 3):
             raise CorpusError(
-                f"{path}:{number}: got {len(columns)} {'column' if len(columns) == 1 else 'columns'}; each line must be "
+                f"{path}:{number}: got {len(columns)} {'column' if len(columns) == 1 else 'columns'}; each line is "
                 "source<TAB>target or source<TAB>target<TAB>tag: replace tabs inside the text by spaces"
             )
         tag = columns[2] if len(columns) == 3 else None
@@ -97,8 +97,8 @@ def _text(where: str, record: dict[str, Any], key: str) -> str:
 def write_tsv(path: str | Path, pairs: Iterable[SentencePair]) -> int:
     r"""Write ``source<TAB>target``, and ``<TAB>tag`` after pairs that have a tag; return the number of pairs.
 
-    A tab, ``\n``, ``\r`` or ``\r\n`` inside a text becomes one space, because other tools would not undo escapes. A byte
-    order mark before a text is dropped. Equal pairs give equal bytes, also when compressed.
+    A tab, ``\n``, ``\r`` or ``\r\n`` inside a text becomes one space, because other tools would not undo escapes. A
+    byte order mark before a text is dropped. Equal pairs give equal bytes, also when compressed.
 
     :param path: Ends in ``.tsv``, ``.tsv.gz`` or ``.tsv.xz``. The file is written atomically.
     :param pairs: Read once. If reading them fails, no file is written.

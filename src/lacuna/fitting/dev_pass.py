@@ -92,7 +92,7 @@ def read_dev(
 ) -> Iterator[DevBatch]:
     """Force-decode the pairs in batches of like length, and find the k neighbors of every target token."""
     for memory in memories:
-        memory.store.check_model(model.fingerprint)
+        memory.store.check_model(model)
     texts = pairs if isinstance(pairs, ReadOnce) else list(pairs)
     progress.start("retrieve", len(texts), "sentences")
     for numbers, gold, forced in (
@@ -166,7 +166,7 @@ def collect_entries(
     :param most: How many entries; if there are more, they are drawn.
     """
     for memory in memories:
-        memory.store.check_model(model.fingerprint)
+        memory.store.check_model(model)
     owners, entries = _draw_entries(memories, most, seed)
     parts: list[_Columns] = []
     progress.start("retrieve", len(entries), "entries")

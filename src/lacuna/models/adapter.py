@@ -19,7 +19,7 @@ from torch import nn
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lacuna.errors import ModelError, SettingError
-from lacuna.models.directions import Direction
+from lacuna.models.directions import Direction, same_language
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
 from lacuna.models.padding import pad, run_alike
@@ -59,6 +59,13 @@ class Model:
     def languages(self) -> Languages | None:
         """The direction; ``None`` where neither the model nor the user says."""
         return self.direction.languages
+
+    def is_direction(self, languages: Languages) -> bool:
+        """Tell whether this is the direction that the model was loaded for, in any spelling of its codes."""
+        loaded = self.languages
+        return loaded is not None and (
+            same_language(loaded.source, languages.source) and same_language(loaded.target, languages.target)
+        )
 
     @property
     def dimension(self) -> int:

@@ -70,7 +70,7 @@ class Translator:
 
     def _set_memories(self, memories: Sequence[Memory], gate: Gate | None) -> None:
         for memory in memories:
-            memory.store.check_model(self.model.fingerprint)
+            memory.store.check_model(self.model)
         self.memories = tuple(memories)
         self.gate = gate if memories else None
         self._scorer = KnnScorer(self._plain, self.memories, self.combiner, self.gate) if memories else None

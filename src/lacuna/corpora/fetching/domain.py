@@ -283,7 +283,9 @@ def _figures(
             )
             for package in packages
         ),
-        "cleaning": CleaningCounts(read=cleaning.read, kept=cleaning.kept, dropped=dict(sorted(cleaning.dropped.items()))),
+        "cleaning": CleaningCounts(
+            read=cleaning.read, kept=cleaning.kept, dropped=dict(sorted(cleaning.dropped.items()))
+        ),
         "other_translations_of_held_out": split.dropped,
         "tokens": {
             "source": sum(count_tokens(pair.source) for pair in pairs),
