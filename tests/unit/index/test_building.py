@@ -34,6 +34,13 @@ def test_the_manifest_tells_all(store: FakeStore) -> None:
     assert report.as_json()["sha256"] == content["data"]["sha256"]
 
 
+@pytest.mark.parametrize("kind", ["exact", "IVF16,PQ8x4fs", "HNSW32_SQfp16"])
+def test_the_report_holds_the_index(store: FakeStore, kind: str) -> None:
+    index, opened = build_index(store, kind).index, open_index(store)
+    assert (index.kind, index.size) == (opened.kind, opened.size) == (kind, 2000)
+    assert np.array_equal(index.search(QUERIES, 8).ids, opened.search(QUERIES, 8).ids)
+
+
 def test_auto_says_what_and_why(store: FakeStore) -> None:
     content = build_index(store).as_json()
     assert (content["asked"], content["kind"], content["bytes"]) == ("auto", "exact", 0)

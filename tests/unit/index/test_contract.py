@@ -1,4 +1,4 @@
-"""What every kind of index must do, checked against a brute force that does it slowly."""
+"""The contract of every kind of index, checked against brute force."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -21,7 +21,7 @@ from lacuna.records import Origin, SentencePair
 
 
 def make_store(folder: Path, keys: NDArray[np.floating], known: NDArray[np.bool_], shards: int = 2) -> Store:
-    """Write a store of one sentence per shard; what margins do not need is zero."""
+    """Write a store with one sentence per shard; columns that margins do not need are zero."""
     folder.mkdir(parents=True)
     line = pair_to_line(SentencePair("quelle", "source", Origin("made-up", "1")))
     records = []
@@ -51,7 +51,7 @@ def make_store(folder: Path, keys: NDArray[np.floating], known: NDArray[np.bool_
 def clustered(
     rows: int, dimension: int, known_share: float, seed: int = 0
 ) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
-    """Draw keys in clusters, far from the origin, some equal and some nearly so; clusters are more or less known."""
+    """Draw clustered keys, some equal or nearly equal; the share of known entries varies by cluster."""
     rng = np.random.default_rng(seed)
     centers = rng.normal(size=(max(2, rows // 25), dimension)) * np.linspace(2, 0.1, dimension)
     home = rng.integers(len(centers), size=rows)

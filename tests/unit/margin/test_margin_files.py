@@ -1,4 +1,4 @@
-"""Margins on disk: what is written, what is read back and refused, and measuring that was broken off."""
+"""Margins on disk: writing, reading, refusing damaged ones, and resuming a measurement."""
 
 from __future__ import annotations
 
@@ -43,6 +43,25 @@ def test_what_is_written(store: Store) -> None:
     assert report.as_json()["xxh3"] == content["data"]["xxh3"]
 
 
+def test_the_report_holds_the_margins(store: Store) -> None:
+    first, again = measure_margin(store, 64), measure_margin(store, 4)
+    assert (first.measured, again.measured) == (True, False)
+    expected = reference_margins(KEYS, KNOWN, 64).tolist()
+    assert first.margins.values.tolist() == again.margins.values.tolist() == expected
+    assert first.margins.manifest == read_margins(store).manifest == first.manifest
+
+
+def test_a_state_of_another_version_is_discarded(store: Store) -> None:
+    """A state of the first version has other tables under the names that are in use now."""
+    folder = store.path / "margin" / "unfinished"
+    folder.mkdir(parents=True)
+    identity = json.dumps({"format": 1, "store": store.fingerprint, "max_margin": 64, "approximate": None})
+    wrong = {name: np.full(400, 7) for name in ("open", "radius", "margin", "unknown_distance", "known_nearer")}
+    np.savez(folder / "state.npz", identity=np.array(identity), stage=np.array(3), done=np.array(2), **wrong)
+    assert measure_margin(store, 64).margins.values.tolist() == reference_margins(KEYS, KNOWN, 64).tolist()
+    assert not folder.exists()
+
+
 def test_histogram_by_known_and_unknown(store: Store) -> None:
     report = measure_margin(store)
     margins = reference_margins(KEYS, KNOWN, 2048)
@@ -54,7 +73,7 @@ def test_histogram_by_known_and_unknown(store: Store) -> None:
     assert inspect_store(store.path).as_json()["margin_histogram"] == report.histogram
 
 
-def test_measured_margins_serve_again(store: Store) -> None:
+def test_suitable_margins_are_not_measured_again(store: Store) -> None:
     assert measure_margin(store, 64).measured
     before = margin_files(store)
     same, smaller = measure_margin(store, 64), measure_margin(store, 4)
@@ -69,7 +88,7 @@ def test_measured_margins_serve_again(store: Store) -> None:
     assert measure_margin(store, 65).measured
 
 
-def test_approximate_ones_serve_only_their_like(store: Store) -> None:
+def test_approximate_margins_are_suitable_for_equal_settings_only(store: Store) -> None:
     assert measure_margin(store, 64, approximate=NEARBY).measured
     assert read_margins(store).manifest.approximate == NEARBY
     assert not measure_margin(store, 32, approximate=NEARBY).measured
@@ -78,7 +97,7 @@ def test_approximate_ones_serve_only_their_like(store: Store) -> None:
     assert read_margins(store).manifest.method == "exact"
 
 
-def test_without_margins_the_way_is_told(store: Store) -> None:
+def test_without_margins_the_error_names_the_command(store: Store) -> None:
     with pytest.raises(StoreError, match=f"measure them first with: lacuna margin {store.path}"):
         read_margins(store)
     assert inspect_store(store.path).margin_histogram is None
@@ -105,7 +124,9 @@ def test_margins_of_another_store_are_refused(store: Store, tmp_path: Path) -> N
         ("manifest.json", b"\xff", "not JSON"),
     ],
 )
-def test_damage_is_found_and_mended(store: Store, name: str, content: bytes | None, message: str) -> None:
+def test_damaged_margins_are_refused_and_measured_again(
+    store: Store, name: str, content: bytes | None, message: str
+) -> None:
     measure_margin(store)
     before = margin_files(store)
     path = store.path / "margin" / name
@@ -132,7 +153,7 @@ class Killed(BaseException):
 
 
 class KillAfter(Silent):
-    """Counts the steps of the work, and dies at one of them."""
+    """Counts the steps of the progress, and raises at one of them."""
 
     def __init__(self, steps: float = float("inf")) -> None:
         self.left, self.taken = steps, 0
@@ -144,7 +165,7 @@ class KillAfter(Silent):
 
 
 @pytest.mark.parametrize("approximate", [None, NEARBY])
-def test_broken_off_anywhere_it_goes_on(
+def test_an_interrupted_measurement_resumes(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approximate: Approximate | None
 ) -> None:
     whole = make_store(tmp_path / "whole", KEYS, KNOWN)
@@ -154,7 +175,7 @@ def test_broken_off_anywhere_it_goes_on(
     monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     killed = 0
     while True:
-        steps = KillAfter(6 + killed)  # what takes but a moment is not kept
+        steps = KillAfter(6 + killed)  # the first steps are not saved
         try:
             measure_margin(open_store(store.path), approximate=approximate, progress=steps)
         except Killed:
@@ -166,7 +187,7 @@ def test_broken_off_anywhere_it_goes_on(
     assert margin_files(store) == margin_files(whole)
 
 
-def test_other_settings_begin_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_settings_start_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, 7, progress=KillAfter(12))
@@ -176,7 +197,7 @@ def test_other_settings_begin_anew(store: Store, monkeypatch: pytest.MonkeyPatch
     assert sorted(margin_files(store)) == ["manifest.json", "margin.npy"]
 
 
-def test_a_damaged_state_is_thrown_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_state_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, progress=KillAfter(12))
@@ -186,7 +207,7 @@ def test_a_damaged_state_is_thrown_away(store: Store, monkeypatch: pytest.Monkey
     assert read_margins(store).values.tolist() == reference_margins(KEYS, KNOWN, 2048).tolist()
 
 
-def test_a_full_disk_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -197,7 +218,7 @@ def test_a_full_disk_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> N
         read_margins(store)
 
 
-def test_the_report_says_what_was_done(store: Store) -> None:
+def test_the_report_has_settings_and_agreement(store: Store) -> None:
     report = measure_margin(store, 16, approximate=NEARBY)
     assert isinstance(report, MarginReport)
     content = report.as_json()

@@ -1,4 +1,4 @@
-"""``lacuna margin``: what it prints, and what it refuses."""
+"""``lacuna margin``: output and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Margins against the slow truth, entry by entry in float64."""
+"""Measured margins against the reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lacuna.margin.reference import reference_margins
 from lacuna.progress import SILENT
 from unit.margin.stores import clustered, make_store
 
-# Little is seen nearby, so that nearly all is left to the sweeps.
+# Near lists contain few neighbors, so that the passes over all entries decide.
 DIVIDED = Approximate(nprobe=2, lists=12)
 
 
@@ -35,7 +35,7 @@ def measured(store: Store, max_margin: int = 2048, approximate: Approximate | No
 
 
 def grid(rows: int, seed: int) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
-    """Points with whole numbers from 0 to 3 in three dimensions: nearly everything is tied with something."""
+    """Return keys with integers from 0 to 3 in three dimensions, so that most distances are tied."""
     rng = np.random.default_rng(seed)
     return rng.integers(0, 4, size=(rows, 3)).astype(np.float16), rng.random(rows) < 0.95
 
@@ -43,7 +43,7 @@ def grid(rows: int, seed: int) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
 @pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("max_margin", [1, 4, 16, 2048])
 @pytest.mark.parametrize("known_share", [0.3, 0.8, 0.97])
-def test_sweeping_gives_the_truth(tmp_path: Path, known_share: float, max_margin: int) -> None:
+def test_passes_over_all_entries_give_the_reference(tmp_path: Path, known_share: float, max_margin: int) -> None:
     keys, known = clustered(700, 24, known_share, seed=3)
     store = make_store(tmp_path / "store", keys, known)
     assert measured(store, max_margin).tolist() == reference_margins(keys, known, max_margin).tolist()
@@ -60,14 +60,14 @@ def test_ties_count_against_the_margin(tmp_path: Path, seed: int, max_margin: in
 
 @pytest.mark.usefixtures("divided")
 def test_wide_keys_without_principal_components(tmp_path: Path) -> None:
-    # In all directions alike: sketches rule out nothing, so whole keys are multiplied.
+    # With equal variance in all directions, projections rule out nothing, and whole keys are multiplied.
     rng = np.random.default_rng(5)
     keys, known = rng.normal(size=(300, 160)).astype(np.float16), rng.random(300) < 0.9
     store = make_store(tmp_path / "store", keys, known)
     assert measured(store).tolist() == reference_margins(keys, known, 2048).tolist()
 
 
-def test_a_small_store_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+def test_a_small_store_is_one_list(tmp_path: Path) -> None:
     keys, known = clustered(300, 8, 0.7)
     store = make_store(tmp_path / "store", keys, known)
     assert measured(store).tolist() == reference_margins(keys, known, 2048).tolist()
@@ -80,7 +80,7 @@ def test_probing_all_lists_is_exact(tmp_path: Path) -> None:
     assert read_margins(store).manifest.agreement.equal == 1.0
 
 
-def test_probing_few_lists_says_how_often_it_is_right(tmp_path: Path) -> None:
+def test_probing_few_lists_reports_the_true_agreement(tmp_path: Path) -> None:
     keys, known = clustered(900, 16, 0.8, seed=2)
     store = make_store(tmp_path / "store", keys, known)
     margins = measured(store, 64, Approximate(nprobe=1, lists=90, sample=900))
@@ -97,7 +97,7 @@ def test_probing_few_lists_says_how_often_it_is_right(tmp_path: Path) -> None:
     [((1, 1, 0, 1), 2048, 2), ((0, 1, 1, 1), 2048, 0), ((1, 1, 1, 1, 1, 1), 4, 4)],
 )
 def test_golden_flags(tmp_path: Path, flags: tuple[int, ...], max_margin: int, margin: int) -> None:
-    """Neighbors on a line, farther and farther from the first entry, and known or not as the flags say."""
+    """Neighbors on a line at increasing distances from the first entry; the flags are known or not."""
     keys = np.array([[0.0], *([place + 1.0] for place in range(len(flags)))], dtype=np.float16)
     store = make_store(tmp_path / "store", keys, np.array([0, *flags], dtype=bool))
     assert measured(store, max_margin)[0] == margin
@@ -107,7 +107,7 @@ def test_golden_flags(tmp_path: Path, flags: tuple[int, ...], max_margin: int, m
 
 
 def test_golden_itself_is_left_out_by_number_not_by_rank(tmp_path: Path) -> None:
-    # Entry 2 has two twins before it in the store and an unknown neighbor after.
+    # Entry 2 has two equal keys before it in the store and an unknown neighbor after.
     keys = np.array([[1.0], [1.0], [1.0], [2.0]], dtype=np.float16)
     store = make_store(tmp_path / "store", keys, np.array([1, 1, 1, 0], dtype=bool))
     assert measured(store).tolist() == [2, 2, 2, 3]
@@ -121,7 +121,7 @@ def test_golden_duplicates_cannot_hide_an_unknown_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entries", [0, 1, 5])
 @pytest.mark.parametrize("flag", [True, False])
-def test_golden_all_alike(tmp_path: Path, entries: int, flag: bool) -> None:
+def test_golden_all_known_or_all_unknown(tmp_path: Path, entries: int, flag: bool) -> None:
     keys = np.arange(entries * 2, dtype=np.float16).reshape(entries, 2)
     store = make_store(tmp_path / "store", keys, np.full(entries, flag))
     assert measured(store, 3).tolist() == [min(3, entries - 1) if flag else 0] * entries
@@ -131,7 +131,7 @@ def test_golden_all_alike(tmp_path: Path, entries: int, flag: bool) -> None:
 
 @st.composite
 def small_stores(draw: st.DrawFn) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
-    """Few different numbers in few dimensions: twins and ties are the rule."""
+    """Draw few distinct values in few dimensions, so that equal keys and ties are frequent."""
     shape = draw(st.tuples(st.integers(0, 40), st.integers(1, 3)))
     numbers = st.sampled_from([-2.0, -0.5, 0.0, 0.099976, 0.5, 1.0, 3.0, 1000.0])
     keys = draw(hnp.arrays(np.float16, shape, elements=numbers))
@@ -146,7 +146,7 @@ def test_any_store(drawn: tuple[NDArray[np.float16], NDArray[np.bool_]], max_mar
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(measurement, "NEARBY", Approximate(nprobe=1, lists=lists))
         patch.setattr("lacuna.margin.exact.BLOCK", 8)
-        patch.setattr("os.fsync", lambda _: None)  # most of the time, otherwise
+        patch.setattr("os.fsync", lambda _: None)  # otherwise most of the time
         store = make_store(Path(folder) / "store", keys, known, shards=1)
         assert measured(store, max_margin).tolist() == reference_margins(keys, known, max_margin).tolist()
         queries = np.concatenate([keys[:3].astype(np.float32), np.full((1, keys.shape[1]), 0.3, np.float32)])
@@ -167,7 +167,7 @@ def test_margins_of_queries(tmp_path: Path, max_margin: int) -> None:
     assert margin_of(store, queries[:0]).shape == (0,)
 
 
-def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
+def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", *clustered(50, 4, 0.5))
     before = sorted(store.path.rglob("*"))
     for wrong in (0, -1, 65_536):

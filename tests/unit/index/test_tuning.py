@@ -1,4 +1,4 @@
-"""Trying indexes on a store: recall against a brute force, and the choice among them."""
+"""Tuning: recall of several indexes against brute force, and the choice among them."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def true_recall(store: FakeStore, rows: np.ndarray, found: np.ndarray, k: int) -
     return float(np.mean(shares))
 
 
-def test_every_way_is_searched_and_measured(tmp_path: Path) -> None:
+def test_all_settings_are_searched_and_measured(tmp_path: Path) -> None:
     store = FakeStore(tmp_path / "store", KEYS)
     trials = try_indexes(store, 4, sample=50, kinds=KINDS)
     assert [trial.kind for trial in trials].count("HNSW8") == 4
@@ -51,14 +51,14 @@ def test_recall_is_that_of_a_plain_loop(tmp_path: Path) -> None:
     assert trial.recall == pytest.approx(true_recall(store, own, found.ids, 4), abs=0.02)
 
 
-def test_the_quickest_that_finds_enough_is_taken() -> None:
-    slow, quick, poor = (
+def test_the_fastest_with_enough_recall_is_chosen() -> None:
+    slow, fast, poor = (
         IndexTrial("exact", SearchSettings(), 0.0, 1.0, 10.0),
         IndexTrial("IVF8,Flat", SearchSettings(nprobe=4), 1.0, 0.96, 50.0),
         IndexTrial("IVF8,Flat", SearchSettings(nprobe=1), 1.0, 0.5, 90.0),
     )
-    trials = [slow, quick, poor]
-    assert best_trial(trials, 0.95) == quick
+    trials = [slow, fast, poor]
+    assert best_trial(trials, 0.95) == fast
     assert best_trial(trials, 0.4) == poor
     assert best_trial(trials, 1.0) == slow
     with pytest.raises(IndexingError, match=r"least_recall: got 1\.5"):
@@ -72,7 +72,7 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_queries_of_the_caller_are_searched_for_as_they_are(tmp_path: Path) -> None:
+def test_queries_of_the_caller_leave_nothing_out(tmp_path: Path) -> None:
     store = FakeStore(tmp_path / "store", KEYS)
     queries = KEYS[:30].astype(np.float32) + np.float32(0.01)
     trials = try_indexes(store, 4, queries=queries, kinds=("IVF8,Flat",))
