@@ -6,6 +6,7 @@ translation context). Knows nothing of stores, neighbors or files; what differs 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -111,6 +112,16 @@ class Model:
     def forms(self) -> dict[str, Any]:
         """Other forms of the weights, for whoever needs one: made once for each model, whose weights do not change."""
         return {}
+
+    @property
+    def plain_hf(self) -> PreTrainedModel:
+        """``hf`` without its folder's generation settings, which would fill every setting that a caller leaves out.
+
+        FSMT checkpoints, for example, set a length penalty of 1.1. Weights are shared with ``hf``.
+        """
+        plain = copy.copy(self.hf)
+        plain.generation_config = GenerationConfig()
+        return plain
 
     @cached_property
     def decoder(self) -> Decoder:
@@ -286,7 +297,7 @@ class Model:
         ids, mask = self._padded(sources)
         # Start tokens go in as a prefix rather than as "forced" tokens, so that they count in no length.
         prefix = torch.tensor([self.start_ids] * len(sources), device=self.device)
-        outputs = self.hf.generate(  # type: ignore[operator]
+        outputs = self.plain_hf.generate(  # type: ignore[operator]
             input_ids=ids, attention_mask=mask, decoder_input_ids=prefix, generation_config=settings
         )
         return [row[len(self.start_ids) :] for row in outputs.tolist()]

@@ -49,7 +49,7 @@ def generate(model: Model, sources: list[list[int]], beam: int, penalty: float, 
     ids, mask = model._padded(sources)
     prefix = torch.tensor([model.start_ids] * len(sources))
     with torch.inference_mode():
-        output = model.hf.generate(
+        output = model.plain_hf.generate(
             input_ids=ids, attention_mask=mask, decoder_input_ids=prefix, generation_config=generation
         )
     scores = [0.0] * len(sources) if beam == 1 else output.sequences_scores.tolist()
