@@ -24,7 +24,7 @@ from lacuna.datastore import BuildSettings, open_store
 from lacuna.datastore.building import finish
 from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.manifest import CorpusRecord, Manifest, ModelRecord, ShardRecord
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from lacuna.pruning import make_pruner, prune_store
 from lacuna.records import Origin, SentencePair
 from lacuna.version import __version__

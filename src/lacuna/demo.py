@@ -102,7 +102,8 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
     # The path counts, because the origins of the sentences name it.
     inputs = {"model": model.fingerprint, "train": as_sentences(train).key, "path": str(into)}
     built = made.note("store", "store", inputs)
-    store = build_store(model, train, into / "store", progress=progress)  # opens or resumes what is there
+    # Opens or resumes an existing store; fetched text is clean already.
+    store = build_store(model, train, into / "store", cleaning=None, progress=progress)
     clock.note("build")
     index = build_index(store, progress=progress)
     clock.note("index")

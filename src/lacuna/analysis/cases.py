@@ -84,7 +84,7 @@ def corpus_cases(model: Model, store: Store, margins: Margins, count: int = 5, b
     """
     if count < 1:
         raise SettingError(f"count: got {count}; allowed is 1 or more")
-    store.check_model(model.fingerprint)
+    store.check_model(model)
     small = margins.capped(below) < below
     words = store.values != model.eos_id
     tokens, underlined = (

@@ -19,7 +19,7 @@ from lacuna.decoding import plan_batches
 from lacuna.errors import CorpusError, SettingError
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Margins, margin_of
-from lacuna.margin.manifest import MAX_MARGIN, check_max_margin
+from lacuna.margin.storage import MAX_MARGIN, check_max_margin
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
@@ -99,7 +99,7 @@ def accuracy_by_margin(
     :param max_margin: Margins are counted up to this bound.
     :param most: Number of tokens to sample; ``None`` for all. Exact margins take time.
     """
-    store.check_model(model.fingerprint)
+    store.check_model(model)
     check_max_margin(max_margin)
     if most is not None and most < 1:
         raise SettingError(f"most: got {most}; allowed is 1 or more, or leave it out for all tokens")
@@ -208,7 +208,7 @@ class _DevTokens:
         for batch in plan_batches([len(self._pairs[number][1]) for number in drawn]):
             numbers = [drawn[place] for place in batch]
             sources, targets = zip(*(self._pairs[number] for number in numbers), strict=True)
-            forced = model.force_decode(sources, targets)
+            forced = model.teacher_force(sources, targets)
             right = forced.predictions.numpy() == np.concatenate(targets)
             chosen = np.concatenate([self._chosen[number] for number in numbers])
             yield forced.keys.numpy()[chosen], right[chosen]

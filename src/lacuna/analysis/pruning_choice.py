@@ -15,8 +15,7 @@ from lacuna.evaluation.scores import LEVEL
 from lacuna.evaluation.significance import decline_p, resample_sums
 from lacuna.fitting.dev_pass import read_dev
 from lacuna.fitting.vanilla import DevRetrievals, memory_probability, retrieval_columns, tune_vanilla
-from lacuna.index import VectorIndex
-from lacuna.index.base import FilteredIndex
+from lacuna.index import FilteredIndex, VectorIndex
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import EntryTable, Plac

@@ -15,7 +15,7 @@ from lacuna.errors import SettingError
 from lacuna.records import Languages
 
 if TYPE_CHECKING:
-    from lacuna.models.finetuning import FinetuneReport, LoraSettings
+    from lacuna.models.training import FinetuneReport, LoraSettings
 
 
 def finetune(
@@ -46,7 +46,7 @@ def finetune(
 
     Example: `lacuna finetune it/train.tsv --dev it/dev.tsv --into it-model`
     """
-    from lacuna.models.finetuning import FinetuneSettings, finetune_model
+    from lacuna.models.training import FinetuneSettings, finetune_model
 
     use_threads(os.cpu_count() if threads is None else threads)
     limits = {"epochs": epochs, "steps": steps, "hours": hours, "patience": patience, "evaluate_every": evaluate_every}
@@ -69,7 +69,7 @@ def finetune(
 
 
 def _lora(wanted: bool, rank: int | None) -> LoraSettings | None:
-    from lacuna.models.finetuning import LoraSettings
+    from lacuna.models.training import LoraSettings
 
     if not wanted and rank is not None:
         raise SettingError(f"--rank: got {rank} without --lora; add --lora, or leave --rank out")

@@ -49,7 +49,7 @@ def index(
     Example: `lacuna index it/store --kind "IVF4096,PQ64" --recall --k 8 --k 64`
     """
     from lacuna.datastore import open_store
-    from lacuna.index import build_index, measure_recall, open_index
+    from lacuna.index import build_index, measure_recall
     from lacuna.index.faiss import use_threads
     from lacuna.index.recall import best_trial, check_recall, try_indexes
 
@@ -64,12 +64,12 @@ def index(
         queries = _decoder_states(opened, dev, model, sample) if dev else None
         trials = try_indexes(opened, max(k), sample=sample, seed=seed, queries=queries, progress=progress)
         best = best_trial(trials, least_recall)
-        kind, probes, ef = best.kind, best.probes, best.ef
-        rerank = best.rerank or None
-    report = build_index(opened, kind, seed=seed, probes=probes, ef=ef, rerank=rerank, progress=progress)
+        kind, probes, ef = best.kind, best.settings.nprobe, best.settings.ef_search
+        rerank = best.settings.rerank or None
+    report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
     measured = None
     if recall:
-        measured = measure_recall(opened, open_index(opened), k, sample=sample, seed=seed, progress=progress)
+        measured = measure_recall(opened, report.index, k, sample=sample, seed=seed, progress=progress)
     if json:
         tried = [trial.as_json() for trial in trials]
         return print_json({**report.as_json(), "recall": measured.as_json() if measured else None, "tried": tried})
@@ -87,7 +87,7 @@ def _decoder_states(store: Store, dev: str, model: str | None, most: int) -> NDA
     from lacuna.models import load_model
 
     loaded = load_model(model)
-    store.check_model(loaded.fingerprint)
+    store.check_model(loaded)
     pairs = list(islice(read_corpus(dev, languages=loaded.languages), most))  # each has a state at least
     states = [batch.forced.keys.float().cpu().numpy() for batch in ReadOnce(pairs).forced(loaded, 32)]
     return np.concatenate(states)[:: max(1, sum(map(len, states)) // most)][:most]
@@ -114,7 +114,8 @@ def _print_trials(trials: list[IndexTrial], k: int) -> None:
 
 
 def _settings(trial: IndexTrial) -> tuple[tuple[str, int | None], ...]:
-    return (("probes", trial.probes), ("ef", trial.ef), ("rerank", trial.rerank))
+    settings = trial.settings
+    return (("probes", settings.nprobe), ("ef", settings.ef_search), ("rerank", settings.rerank))
 
 
 def _print_report(report: IndexReport, measured: RecallReport | None) -> None:

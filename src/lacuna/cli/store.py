@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ import typer
 from lacuna.cli.margin import print_histogram
 from lacuna.cli.options import Device, Json, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.corpora import CleaningReport, clean, read_corpus
+from lacuna.corpora import DEFAULT_CLEANING, CleaningReport, count_pairs, read_corpus
 from lacuna.datastore import (
     BuildSettings,
     Entry,
@@ -28,7 +28,7 @@ from lacuna.datastore import (
 from lacuna.datastore.inspection import MARGIN
 from lacuna.errors import LacunaWarning, StoreError
 from lacuna.margin import read_margins
-from lacuna.records import Languages, SentencePair
+from lacuna.records import Languages
 
 if TYPE_CHECKING:
     from lacuna.models import Model
@@ -55,15 +55,21 @@ def build(
     Example: `lacuna build it/train.tsv --model model --into it/store`
     """
     direction = None if languages is None else Languages.parse(languages)
-    pairs = _cleaned(corpus, direction) if cleaning else lambda _: read_corpus(corpus, languages=direction)
-    report = CleaningReport()
-    # Read once beforehand: a fault in the last line should show now, not after hours, and the time left can be told.
-    total = sum(1 for _ in pairs(report))
+    conditions = DEFAULT_CLEANING if cleaning else None
+    report = count_pairs(read_corpus(corpus, languages=direction), conditions)
     loaded = _load(model, device, direction, threads)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LacunaWarning)  # what was left out is in the report
-        settings = {"batch_tokens": batch_tokens, "shard_rows": shard_rows}
-        build_store(loaded, pairs(CleaningReport()), into, **settings, total=total, progress=BarProgress())
+        warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
+        build_store(
+            loaded,
+            read_corpus(corpus, languages=direction),
+            into,
+            cleaning=conditions,
+            batch_tokens=batch_tokens,
+            shard_rows=shard_rows,
+            total=report.kept,
+            progress=BarProgress(),
+        )
     _print_store(inspect_store(into), json, report if cleaning else None)
 
 
@@ -85,7 +91,7 @@ def inspect(
     if sentence is None and token is None:
         return _print_store(inspect_store(store), json)
     loaded, opened = _load(model, "cpu", None, None), open_store(store)
-    opened.check_model(loaded.fingerprint)
+    opened.check_model(loaded)
     margins = read_margins(opened).values if (store / MARGIN).is_file() else None
     number = None if token is None else loaded.token_number(token)
     entries = entries_of(opened, sentence=sentence, token=number, margins=margins, limit=limit)
@@ -127,7 +133,7 @@ def verify(
 
 def _ask_model(store: Path, name: str | None, device: str, threads: int | None) -> PredictionReport:
     model, opened = _load(name, device, None, threads), open_store(store)
-    opened.check_model(model.fingerprint)
+    opened.check_model(model)
     return compare_predictions(opened, model.predict, BarProgress())
 
 
@@ -146,10 +152,6 @@ def _print_entries(entries: list[Entry], text: Callable[[int], str]) -> None:
         print_table("", ["entry", "position", "token", "model says", "known", "p", "margin"], rows)
     if not entries:
         typer.echo("no such entry")
-
-
-def _cleaned(corpus: str, languages: Languages | None) -> Callable[[CleaningReport], Iterator[SentencePair]]:
-    return lambda report: clean(read_corpus(corpus, languages=languages), report=report)
 
 
 def _load(name: str | None, device: str, languages: Languages | None, threads: int | None) -> Model:

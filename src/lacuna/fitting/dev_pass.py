@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from lacuna.decoding import plan_batches
 from lacuna.errors import CorpusError
 from lacuna.fitting.objective import LOWEST_LOG_P, KeyReader, TokenCache
-from lacuna.models import ForcedDecoding, Model
+from lacuna.index.distances import other_neighbors
+from lacuna.models import Model, TeacherForced
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors, read_keys
@@ -34,7 +35,7 @@ class DevBatch:
 
     sentences: torch.Tensor
     gold: torch.Tensor
-    forced: ForcedDecoding
+    forced: TeacherForced
     found: Retrieval
 
 
@@ -47,7 +48,7 @@ class ForcedBatch(NamedTuple):
 
     numbers: list[int]
     gold: torch.Tensor
-    forced: ForcedDecoding
+    forced: TeacherForced
 
 
 class ReadOnce(Sequence[SentencePair]):
@@ -91,7 +92,7 @@ def read_dev(
 ) -> Iterator[DevBatch]:
     """Force-decode the pairs in batches of like length, and find the k neighbors of every target token."""
     for memory in memories:
-        memory.store.check_model(model.fingerprint)
+        memory.store.check_model(model)
     texts = pairs if isinstance(pairs, ReadOnce) else list(pairs)
     progress.start("retrieve", len(texts), "sentences")
     for numbers, gold, forced in (
@@ -116,7 +117,7 @@ def _force(model: Model, pairs: Sequence[SentencePair], batch_size: int) -> Iter
         raise CorpusError("the dev set has no sentence that the model can take; give another --dev")
     for batch in plan_batches([len(targets[n]) for n in fitting], batch_size=batch_size):
         chosen = [fitting[n] for n in batch]
-        forced = model.force_decode([sources[n] for n in chosen], [targets[n] for n in chosen])
+        forced = model.teacher_force([sources[n] for n in chosen], [targets[n] for n in chosen])
         yield ForcedBatch(chosen, torch.tensor([token for n in chosen for token in targets[n]]), forced)
 
 
@@ -165,7 +166,7 @@ def collect_entries(
     :param most: How many entries; if there are more, they are drawn.
     """
     for memory in memories:
-        memory.store.check_model(model.fingerprint)
+        memory.store.check_model(model)
     owners, entries = _draw_entries(memories, most, seed)
     parts: list[_Columns] = []
     progress.start("retrieve", len(entries), "entries")
@@ -203,8 +204,7 @@ def _look_up(
         gold[own], sentences[own] = memory.store.values[entries[own]], memory.store.sentence[entries[own]]
     found = find_neighbors(memories, queries, k + 1)
     itself = (found.entries == entries[:, None]) & (found.memories == owners[:, None])
-    itself[:, -1] |= ~itself.any(1)  # an index that misses the entry itself gives one other too many
-    others = torch.from_numpy(~itself)
+    others = torch.from_numpy(other_neighbors(itself))
     columns = {name: column[others].reshape(-1, k) for name, column in _neighbor_columns(found).items()}
     columns |= {"sentences": torch.from_numpy(sentences), "gold": torch.from_numpy(gold)}
     return columns | _model_columns(model, queries, columns["gold"], columns["values"])

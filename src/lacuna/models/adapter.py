@@ -6,6 +6,7 @@ translation context). Knows nothing of stores, neighbors or files; what differs 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,11 +20,11 @@ from torch import nn
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lacuna.errors import ModelError, SettingError
-from lacuna.models.directions import Direction
+from lacuna.models.directions import Direction, same_language
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
 from lacuna.models.padding import pad, run_alike
-from lacuna.models.teacher_forcing import ForcedDecoding, LastLayer, judge
+from lacuna.models.teacher_forcing import LastLayer, TeacherForced, score_keys
 from lacuna.records import Languages
 
 # Where a model has no table of positions (T5), the length it was trained on.
@@ -59,6 +60,13 @@ class Model:
     def languages(self) -> Languages | None:
         """The direction; ``None`` where neither the model nor the user says."""
         return self.direction.languages
+
+    def is_direction(self, languages: Languages) -> bool:
+        """Tell whether this is the direction that the model was loaded for, in any spelling of its codes."""
+        loaded = self.languages
+        return loaded is not None and (
+            same_language(loaded.source, languages.source) and same_language(loaded.target, languages.target)
+        )
 
     @property
     def dimension(self) -> int:
@@ -104,6 +112,16 @@ class Model:
     def forms(self) -> dict[str, Any]:
         """Other forms of the weights, for whoever needs one: made once for each model, whose weights do not change."""
         return {}
+
+    @property
+    def plain_hf(self) -> PreTrainedModel:
+        """``hf`` without its folder's generation settings, which would fill every setting that a caller leaves out.
+
+        FSMT checkpoints, for example, set a length penalty of 1.1. Weights are shared with ``hf``.
+        """
+        plain = copy.copy(self.hf)
+        plain.generation_config = GenerationConfig()
+        return plain
 
     @cached_property
     def decoder(self) -> Decoder:
@@ -171,23 +189,25 @@ class Model:
         return np.asarray(logits.argmax(-1).cpu().numpy(), dtype=np.int64)
 
     @torch.inference_mode()
-    def judge(
+    def score_keys(
         self, keys: NDArray[np.float32], gold: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
         """Give prediction, log-probability of the gold token and entropy for each of some keys: (rows,) each."""
         where = torch.from_numpy(keys).to(self.device), torch.from_numpy(gold).to(self.device)
-        predictions, log_p_gold, entropy = judge(*where, self.project, self.vocabulary_size)
+        predictions, log_p_gold, entropy = score_keys(*where, self.project, self.vocabulary_size)
         return predictions.cpu().numpy(), log_p_gold.cpu().numpy(), entropy.cpu().numpy()
 
     @torch.inference_mode()
-    def could_be(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
+    def matches_key_kind(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Say of each key whether this model could have made it as a key of kind ``out`` or ``ffn_in``."""
-        return np.asarray(LastLayer.of(self.hf).could_be(kind, torch.from_numpy(keys)).cpu().numpy(), dtype=np.bool_)
+        return np.asarray(
+            LastLayer.of(self.hf).matches_key_kind(kind, torch.from_numpy(keys)).cpu().numpy(), dtype=np.bool_
+        )
 
     @torch.inference_mode()
-    def finish_layer(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
+    def apply_last_ffn(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
         """Carry keys of kind ``ffn_in``, which enter the last feed-forward, to ``out``, which enter the projection."""
-        finished = LastLayer.of(self.hf).finish(torch.from_numpy(keys), self.name)
+        finished = LastLayer.of(self.hf).apply_ffn(torch.from_numpy(keys), self.name)
         return np.asarray(finished.cpu().numpy(), dtype=np.float32)
 
     @torch.inference_mode()
@@ -210,25 +230,25 @@ class Model:
         return run_alike(run, ids, mask), mask
 
     @torch.inference_mode()
-    def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedDecoding:
+    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TeacherForced:
         """Read given translations through the model in one pass, each position seeing the true tokens before it.
 
         :param sources: From :meth:`encode_sources`.
         :param targets: From :meth:`encode_targets`; the same number.
         """
         if len(sources) != len(targets):
-            raise ModelError(f"force_decode: {len(sources)} sources but {len(targets)} targets; give one for each")
+            raise ModelError(f"teacher_force: {len(sources)} sources but {len(targets)} targets; give one for each")
         lengths = tuple(len(target) for target in targets)
         for number, length in enumerate(lengths):
             self._check_length(length + len(self.start_ids) - 1, f"target {number}", at_least=0)
         gold = torch.tensor([token for target in targets for token in target], dtype=torch.long, device=self.device)
         if gold.numel() == 0:
-            return ForcedDecoding(torch.empty(0, self.dimension), gold.cpu(), torch.empty(0), torch.empty(0), lengths)
+            return TeacherForced(torch.empty(0, self.dimension), gold.cpu(), torch.empty(0), torch.empty(0), lengths)
         if not 0 <= int(gold.min()) <= int(gold.max()) < self.vocabulary_size:
-            raise ModelError(f"force_decode: {self.name} has tokens 0 to {self.vocabulary_size - 1} only")
+            raise ModelError(f"teacher_force: {self.name} has tokens 0 to {self.vocabulary_size - 1} only")
         keys = self._keys(sources, targets)
-        predictions, log_p_gold, entropy = judge(keys, gold, self.project, self.vocabulary_size)
-        return ForcedDecoding(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
+        predictions, log_p_gold, entropy = score_keys(keys, gold, self.project, self.vocabulary_size)
+        return TeacherForced(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
 
     def _keys(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor:
         encoded, mask = self.encode(sources)
@@ -277,7 +297,7 @@ class Model:
         ids, mask = self._padded(sources)
         # Start tokens go in as a prefix rather than as "forced" tokens, so that they count in no length.
         prefix = torch.tensor([self.start_ids] * len(sources), device=self.device)
-        outputs = self.hf.generate(  # type: ignore[operator]
+        outputs = self.plain_hf.generate(  # type: ignore[operator]
             input_ids=ids, attention_mask=mask, decoder_input_ids=prefix, generation_config=settings
         )
         return [row[len(self.start_ids) :] for row in outputs.tolist()]

@@ -24,7 +24,7 @@ _CACHED_LOGITS = 2**18
 
 
 @dataclass(frozen=True, slots=True)
-class ForcedDecoding:
+class TeacherForced:
     """What a model says at each position of given translations. Rows run over sentences, then positions; on the CPU.
 
     :param keys: What enters the output projection, float32.
@@ -41,7 +41,7 @@ class ForcedDecoding:
     lengths: tuple[int, ...]
 
 
-def judge(
+def score_keys(
     keys: torch.Tensor, gold: torch.Tensor, project: Callable[[torch.Tensor], torch.Tensor], vocabulary_size: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Give prediction, log-probability of the gold token and entropy for each key, a bounded number at a time."""
@@ -103,7 +103,7 @@ class LastLayer:
             return cls({"out": decoder.layer_norm, "ffn_in": layer.final_layer_norm}, None)
         return cls({"out": layer.final_layer_norm, "ffn_in": layer.encoder_attn_layer_norm}, layer)
 
-    def could_be(self, kind: str, keys: torch.Tensor) -> torch.Tensor:
+    def matches_key_kind(self, kind: str, keys: torch.Tensor) -> torch.Tensor:
         """Say of each key ``(rows, dimension)`` whether the norm of that kind could have given it: ``(rows,)``.
 
         With the norm's weight and bias undone, the squares of every key have a mean of 1.
@@ -118,7 +118,7 @@ class LastLayer:
         mean_square: torch.Tensor = (shifted[:, usable] / weight[usable]).square().mean(-1)
         return (mean_square - 1).abs() < _TOLERANCE
 
-    def finish(self, keys: torch.Tensor, name: str) -> torch.Tensor:
+    def apply_ffn(self, keys: torch.Tensor, name: str) -> torch.Tensor:
         """Carry keys of kind ``ffn_in`` to ``out``, as the layer itself does: feed-forward, residual and norm."""
         if self.layer is None:
             raise ModelError(

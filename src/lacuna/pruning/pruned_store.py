@@ -33,6 +33,7 @@ from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_folder, check_unused
 from lacuna.index import build_index, open_index
 from lacuna.index.base import check_seed
+from lacuna.index.distances import leave_self_out
 from lacuna.index.kinds import AUTO, choose_kind
 from lacuna.margin import Margins, read_margins
 from lacuna.progress import SILENT, Progress
@@ -99,17 +100,10 @@ class StoreEntries:
         index = open_index(self.store)
         self.progress.start("finding neighbors", self.store.entries, "entries")
         for first, block in self.store.keys.blocks(_QUERIES):
-            found = index.search(block.astype(np.float32), k + 1).ids
-            yield without_self(found, np.arange(first, first + len(block)))
+            found = index.search(block.astype(np.float32), k + 1)
+            yield leave_self_out(found, np.arange(first, first + len(block))).ids
             self.progress.advance(len(block))
         self.progress.finish()
-
-
-def without_self(ids: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Drop each entry from its own neighbors; where it was not found, the farthest goes instead."""
-    out: NDArray[np.bool_] = ids == own[:, None]
-    out[:, -1] |= ~out.any(axis=1)
-    return ids[~out].reshape(len(ids), ids.shape[1] - 1)
 
 
 @dataclass(frozen=True, slots=True)

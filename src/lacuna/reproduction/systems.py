@@ -25,7 +25,7 @@ from lacuna.index import build_index
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Approximate, measure_margin
 from lacuna.models import Model, load_model
-from lacuna.models.finetuning import FinetuneSettings, LoraSettings, finetune_model
+from lacuna.models.training import FinetuneSettings, LoraSettings, finetune_model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
 from lacuna.records import Languages
@@ -95,7 +95,8 @@ class ExperimentSteps:
         train, kind, margin = self.sentences["train"], self.experiment.index, self.experiment.margin
 
         def build(folder: Path) -> None:
-            build_store(self.model, train.pairs, folder / "store", total=len(train), progress=self._progress)
+            pairs, total = train.pairs, len(train)  # cleaned when they were read, if the experiment asks for it
+            build_store(self.model, pairs, folder / "store", cleaning=None, total=total, progress=self._progress)
 
         inputs = {"model": self.model.fingerprint, "train": train.key}
         step = self.cache.make("store", inputs, build, resumes=True)

@@ -77,7 +77,7 @@ class Engine:
         self.calibration = calibration
         _check_names(("memory", [memory.name for memory in memories]), ("combiner", list(self.combiners)))
         for memory in memories:
-            memory.store.check_model(model.fingerprint)
+            memory.store.check_model(model)
         for combiner in self.combiners.values():
             if isinstance(combiner, SavedCombiner):
                 combiner.check_model(model.fingerprint)

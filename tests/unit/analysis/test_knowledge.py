@@ -24,7 +24,7 @@ from lacuna.datastore import build_store
 from lacuna.errors import CorpusError, IndexingError, SettingError
 from lacuna.index import build_index
 from lacuna.margin import read_margins
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.translator import Memory
@@ -117,7 +117,7 @@ def told(model: Model, memory: Memory) -> list[tuple[int, bool]]:
     rows = []
     for pair in DEV:
         target = model.encode_targets([pair.target])
-        forced = model.force_decode(model.encode_sources([pair.source]), target)
+        forced = model.teacher_force(model.encode_sources([pair.source]), target)
         margins = true_query_margins(keys, store.known, forced.keys.numpy(), 32)
         right = [said == token for said, token in zip(forced.predictions.tolist(), target[0], strict=True)]
         rows += zip(margins, right, strict=True)

@@ -41,7 +41,7 @@ class NumpyModel:
 
     encode_targets = encode_sources
 
-    def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
+    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
         if self.fail_at is not None and len(self.batches) >= self.fail_at:
             raise KeyboardInterrupt
         self.batches.append(len(sources))

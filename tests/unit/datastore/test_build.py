@@ -10,7 +10,7 @@ import pytest
 
 from lacuna.datastore import build_store, open_store, verify_store
 from lacuna.datastore.manifest import UNFINISHED
-from lacuna.datastore.windows import Sentence, make_batches
+from lacuna.datastore.windows import EncodedPair, make_batches
 from lacuna.errors import CorpusError, LacunaWarning, SettingError, StoreError
 from lacuna.records import SentencePair
 from made_up import make_pairs
@@ -36,7 +36,7 @@ def test_worked_example(tmp_path: Path) -> None:
 
 def test_batches_are_of_like_length_and_within_the_budget() -> None:
     rng = np.random.default_rng(3)
-    sentences = [Sentence(b"", [0] * int(rng.integers(1, 30)), [0] * int(rng.integers(1, 30))) for _ in range(200)]
+    sentences = [EncodedPair(b"", [0] * int(rng.integers(1, 30)), [0] * int(rng.integers(1, 30))) for _ in range(200)]
     batches = list(make_batches(sentences, 100))
     assert sorted(n for batch in batches for n in batch) == list(range(200))
     longest = [max(max(len(sentences[n].source), len(sentences[n].target)) for n in batch) for batch in batches]
@@ -45,7 +45,7 @@ def test_batches_are_of_like_length_and_within_the_budget() -> None:
 
 
 def test_a_sentence_longer_than_the_budget_goes_alone() -> None:
-    sentences = [Sentence(b"", [0] * 3, [0] * size) for size in (50, 2, 60)]
+    sentences = [EncodedPair(b"", [0] * 3, [0] * size) for size in (50, 2, 60)]
     assert list(make_batches(sentences, 10)) == [[1], [0], [2]]
 
 
@@ -88,8 +88,8 @@ def test_sizes_must_be_whole_and_positive(sizes: dict[str, int], tmp_path: Path)
 
 def test_keys_too_large_for_half_precision_are_refused(tmp_path: Path) -> None:
     class Large(NumpyModel):
-        def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
-            rows = super().force_decode(sources, targets)
+        def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
+            rows = super().teacher_force(sources, targets)
             rows.keys[0] = 1e6
             return rows
 

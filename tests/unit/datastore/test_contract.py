@@ -46,7 +46,7 @@ def naive(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray,
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_store_equals_naive_forced_decoding(kind: str, zoo: Zoo, tmp_path: Path) -> None:
+def test_store_equals_naive_teacher_forcing(kind: str, zoo: Zoo, tmp_path: Path) -> None:
     model = zoo.model(kind)
     store = build_store(model, PAIRS, tmp_path / "store", batch_tokens=40, shard_rows=60)
     keys, values, predictions, log_p, entropy = naive(model)

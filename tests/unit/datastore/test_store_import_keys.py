@@ -24,8 +24,8 @@ def test_a_key_tells_its_kind(kind: str, zoo: Zoo) -> None:
     for name, keys in (("out", table.out), ("ffn_in", table.ffn_in)):
         other = "ffn_in" if name == "out" else "out"
         stored = keys.astype(np.float16).astype(np.float32)
-        assert model.could_be(name, stored).all()
-        assert model.could_be(other, stored).mean() < 0.5
+        assert model.matches_key_kind(name, stored).all()
+        assert model.matches_key_kind(other, stored).mean() < 0.5
 
 
 @pytest.mark.parametrize("kind", sorted(NORMALIZED_LAST))
@@ -33,7 +33,7 @@ def test_ffn_in_keys_are_carried_to_the_out_keys_of_the_same_pass(kind: str, zoo
     model = load_model(zoo.folder(kind), languages=KINDS[kind].languages, device="cpu")
     mark_norms(model)
     table = read_pairs(model)
-    np.testing.assert_allclose(model.finish_layer(table.ffn_in), table.out, atol=1e-5)
+    np.testing.assert_allclose(model.apply_last_ffn(table.ffn_in), table.out, atol=1e-5)
     assert not np.allclose(table.ffn_in, table.out, atol=0.1)
 
 
@@ -41,13 +41,13 @@ def test_ffn_in_keys_are_carried_to_the_out_keys_of_the_same_pass(kind: str, zoo
 def test_models_that_normalize_first_are_refused(kind: str, zoo: Zoo) -> None:
     model = zoo.model(kind)
     with pytest.raises(ModelError, match="before its norm"):
-        model.finish_layer(np.ones((2, model.dimension), dtype=np.float32))
+        model.apply_last_ffn(np.ones((2, model.dimension), dtype=np.float32))
 
 
 def test_judging_keys_equals_the_plain_computation(zoo: Zoo) -> None:
     model = zoo.model("marian")
     table = read_pairs(model)
-    predictions, log_p, entropy = model.judge(table.out, table.values)
+    predictions, log_p, entropy = model.score_keys(table.out, table.values)
     weight, bias = model.projection.weight.double().numpy(), model.projection.bias.double().numpy()  # type: ignore[union-attr]
     logits = table.out.astype(np.float64) @ weight.T + bias
     p = np.exp(logits - logits.max(-1, keepdims=True))

@@ -1,4 +1,4 @@
-"""A scorer whose probabilities are drawn anew for every prefix, but always the same: search without a model."""
+"""A scorer whose probabilities are drawn for every prefix from a fixed seed: search without a model."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_dev_tokens_are_collected_in_their_order(model: Model, memories: list[Me
     targets = model.encode_targets([pair.target for pair in DEV])
     assert cache.gold.tolist() == [token for target in targets for token in target]
     assert cache.sentences.tolist() == [n for n, target in enumerate(targets) for _ in target]
-    forced = model.force_decode(model.encode_sources([pair.source for pair in DEV]), targets)
+    forced = model.teacher_force(model.encode_sources([pair.source for pair in DEV]), targets)
     check_cache(cache, model, memories, forced.keys)
     keys = [memory.store.keys.gather(np.arange(memory.store.entries)).astype(np.float32) for memory in memories]
     far = ((np.concatenate(keys)[None] - forced.keys.numpy()[:, None]) ** 2).sum(-1)
@@ -120,7 +120,7 @@ def test_a_token_that_the_model_shuts_out_does_not_spoil_the_sums(
     monkeypatch.setattr(Model, "project", project)
     cache = collect_dev(model, memories, DEV[:2], 2)
     others = torch.arange(model.vocabulary_size) != 2
-    forced = model.force_decode(
+    forced = model.teacher_force(
         model.encode_sources([pair.source for pair in DEV[:2]]), model.encode_targets([pair.target for pair in DEV[:2]])
     )
     dense = plain(model, forced.keys)[:, others].double().log_softmax(-1)

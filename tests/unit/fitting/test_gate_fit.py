@@ -153,7 +153,7 @@ def test_dev_tokens_have_the_model_s_own_probability(model: Model, memory: Memor
     regions = find_regions([memory], seed=1)
     tokens = collect_gate_tokens(model, [memory], COMBINER, regions, PAIRS)
     sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
-    forced = model.force_decode(sources, targets)
+    forced = model.teacher_force(sources, targets)
     best = model.project(forced.keys).log_softmax(-1).amax(1)
     assert sorted(tokens.features[:, 0].tolist()) == pytest.approx(sorted(best.tolist()), abs=1e-4)
     assert len(tokens.gains) == sum(map(len, targets))

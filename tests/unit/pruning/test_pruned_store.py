@@ -17,7 +17,7 @@ from lacuna.datastore import Store, build_store, open_store, verify_store
 from lacuna.datastore.columns import COLUMNS
 from lacuna.errors import IndexingError, LacunaError, SettingError, StoreError
 from lacuna.index import open_index
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from lacuna.pruning import (
     PRUNERS,
     AllKnown,
