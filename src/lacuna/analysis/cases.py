@@ -24,7 +24,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.translator import Memory
 
-# Tokens of an easily read sentence, and the share of letters by which text is told from code.
+# Tokens of an easily read sentence, and the share of letters that distinguishes text from code.
 _SHORTEST, _LONGEST = 6, 30
 _LETTERS = 0.8
 # Candidates whose sentences are compared; the others are sorted out by numbers alone.

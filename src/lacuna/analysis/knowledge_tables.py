@@ -177,8 +177,8 @@ def _accuracies(margin: NDArray[np.uint16], right: NDArray[np.bool_], cap: int) 
         parts[f"on those with a margin below {SMALL}"] = margin < SMALL
     if cap >= LARGE:
         parts[f"on those with {LARGE} or more"] = margin >= LARGE
-    told = (f"{100 * np.mean(right[part]):.1f} % {which}" for which, part in parts.items() if part.any())
-    return f"Accuracy of the model: {', '.join(told)}."
+    parts_text = (f"{100 * np.mean(right[part]):.1f} % {which}" for which, part in parts.items() if part.any())
+    return f"Accuracy of the model: {', '.join(parts_text)}."
 
 
 def _beyond(cap: int) -> str:

@@ -93,7 +93,7 @@ class Table:
         return _TableFile(**content).model_dump(mode="json")
 
     @classmethod
-    def from_json(cls, content: Any) -> Table:  # noqa: ANN401 - whatever was read
+    def from_json(cls, content: Any) -> Table:  # noqa: ANN401 - any JSON
         """Read the result of :meth:`as_json` strictly.
 
         :raises ReportError: The content is not a table.

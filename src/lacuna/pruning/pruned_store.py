@@ -205,7 +205,7 @@ def _check_place(folder: Path, store: Store) -> None:
     """Refuse a folder that is in use or inside the store."""
     check_unused(folder, StoreError)
     if store.path.resolve() in folder.resolve().parents:
-        raise StoreError(f"{folder}: lies inside the store {store.path}, which must not change; name another folder")
+        raise StoreError(f"{folder}: is inside the store {store.path}, which must not change; name another folder")
 
 
 def _write_store(store: Store, pruning: Pruning, settings: dict[str, Any], folder: Path, progress: Progress) -> None:

@@ -25,7 +25,6 @@ from lacuna.records import Languages, SentencePair
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 FinetuneMethod = Literal["full", "lora"]
-PRUNERS = ("random", "cluster", "merge", "known", "plac")
 
 
 class _Section(BaseModel):
@@ -36,7 +35,7 @@ class CorpusSection(_Section):
     """Source of the sentence pairs: files in the data folder, or a domain of ``lacuna fetch``.
 
     :param fetch: Name of the domain.
-    :param train: Path with or without its suffix, as in ``koran/train``; ``dev`` and ``test`` alike.
+    :param train: Path with or without its suffix, as in ``koran/train``; ``dev`` and ``test`` too.
     :param clean: Clean the training pairs as ``lacuna build`` does.
     """
 

@@ -46,8 +46,8 @@ def settings_table(experiment: Experiment, results: ComparisonResults, paper: Pa
     adaptive, pruning = experiment.adaptive, experiment.pruning
     rows: tuple[tuple[Cell, ...], ...] = (
         ("min_margin (k_p)", pruning.min_margin, paper.min_margin if paper else None),
-        ("ratio asked for", pruning.ratio, paper.ratio if paper else None),
-        ("ratio dropped", round(results.ratio, 4), paper.ratio if paper else None),
+        ("requested ratio", pruning.ratio, paper.ratio if paper else None),
+        ("ratio", round(results.ratio, 4), paper.ratio if paper else None),
         ("neighbors (k_a)", adaptive.k, paper.k if paper else None),
         ("temperature", adaptive.temperature, paper.temperature if paper else None),
         ("max_margin", experiment.margin.max_margin, 2048),
@@ -66,7 +66,7 @@ def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str
     columns = [Column("system"), Column("dropped", "share"), Column("entries", "count"), Column("BLEU", "score")]
     columns += [
         Column("chrF", "score"),
-        Column("p", "number", 3, "Share of bootstrap samples in which the system is not worse than the whole memory"),
+        Column("p", "number", 3, "Share of bootstrap samples in which the system is not worse than the whole memory."),
     ]
     columns += [Column("COMET", "number", 4)] if comet else []
     columns += [

@@ -1,4 +1,4 @@
-"""The paper's figures: cells typed anew from the paper, and the arithmetic that they should obey, or do not."""
+"""The figures of the paper: cells copied independently, and their arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""COMET's place in an evaluation, with a made-up scorer: means, p-values against slow loops, keys, refusals."""
+"""COMET in an evaluation, with a fake scorer: means, p-values compared with slow loops, keys, errors."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How Lacuna talks with the Python that has COMET: a script stands in for it, and answers as the real worker would."""
+"""Communication with the Python of COMET, with a script in place of the real worker."""
 
 import io
 import json

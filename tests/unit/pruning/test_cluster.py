@@ -1,4 +1,4 @@
-"""Cluster pruning: groups, costs and clusters against slow ones, and the minimum of each cluster."""
+"""Cluster pruning: groups, costs and clusters compared with slow versions, and the minimum of each cluster."""
 
 from __future__ import annotations
 

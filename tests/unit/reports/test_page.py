@@ -1,4 +1,4 @@
-"""The page: whole, closed to the outside, readable by machines that read to people, and nothing in it can act."""
+"""The page: complete, self-contained, accessible, and safe against markup in the data."""
 
 from __future__ import annotations
 

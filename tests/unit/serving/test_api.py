@@ -1,4 +1,4 @@
-"""The server's own API, over a model with random weights and a combiner that knows its memory by heart."""
+"""The JSON API, with a random model and a combiner that reproduces its memory."""
 
 from __future__ import annotations
 

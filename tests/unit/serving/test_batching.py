@@ -1,4 +1,4 @@
-"""The queue before the model: nothing is lost or mixed up, and equal work goes together."""
+"""The batcher: no text is lost or mixed up, and texts of equal keys share a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every request passes: limits, keys, headers, counts."""
+"""The middleware: limits, API keys, headers, error responses and metrics."""
 
 from __future__ import annotations
 

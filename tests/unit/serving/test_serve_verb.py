@@ -1,4 +1,4 @@
-"""``lacuna serve`` as a process: it stops cleanly, finishing what it has; and what it refuses before it starts."""
+"""``lacuna serve`` as a process: clean shutdown, and errors before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model knows, as tables: each against counting entry by entry."""
+"""Tables about knowledge, compared with counting entry by entry."""
 
 from __future__ import annotations
 
