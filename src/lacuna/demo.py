@@ -6,13 +6,12 @@ makes it again otherwise. This module does not display the result.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sacrebleu.metrics.chrf import CHRF
@@ -27,6 +26,7 @@ from lacuna.files import write_json, write_text
 from lacuna.fitting import tune
 from lacuna.fitting.fitters import FitAdaptive, fit_combiner
 from lacuna.index import build_index
+from lacuna.manifests import Record, read_manifest
 from lacuna.margin import measure_margin
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
@@ -35,6 +35,20 @@ from lacuna.records import Languages, SentencePair, Translation
 from lacuna.reproduction.experiment import as_sentences
 from lacuna.reproduction.step_cache import settings_as_json, step_key
 from lacuna.translator import Memory, Translator, open_memory
+
+# Folders that a demo makes.
+_ARTIFACTS = ("store", "pruned", "adaptive", "adaptive-pruned")
+
+
+class DemoRecord(Record):
+    """The content of ``demo.json``.
+
+    :param artifacts: By folder, the key of the inputs that the artifact was made from.
+    """
+
+    format: int = 1
+    kind: Literal["demo"] = "demo"
+    artifacts: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -100,7 +114,8 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
         for part in ("train", "dev", "test")
     )
     # The path counts, because the origins of the sentences name it.
-    inputs = {"model": model.fingerprint, "train": as_sentences(train).key, "path": str(into)}
+    inputs = {"model": model.fingerprint, "languages": str(model.languages), "train": as_sentences(train).key}
+    inputs["path"] = str(into)
     built = made.note("store", "store", inputs)
     # Opens or resumes an existing store; fetched text is clean already.
     store = build_store(model, train, into / "store", cleaning=None, progress=progress)
@@ -206,8 +221,13 @@ class _MadeArtifacts:
     def __init__(self, folder: Path) -> None:
         self.folder, self._file = folder, folder / "demo.json"
         self._keys: dict[str, str] = {}
+        again = f"remove {folder}, or name another folder with --into"
         if self._file.exists():
-            self._keys = json.loads(self._file.read_text(encoding="utf-8"))["artifacts"]
+            record = read_manifest(self._file, DemoRecord, SettingError, missing="", again=again)
+            self._keys = dict(record.artifacts)
+        for name in _ARTIFACTS:
+            if name not in self._keys and (folder / name).exists():
+                raise SettingError(f"{folder / name}: exists, but {self._file} does not say how it was made; {again}")
 
     def note(self, step: str, name: str, inputs: Mapping[str, Any]) -> str:
         """Record the inputs of an artifact before it is made, and remove one that was made from others.
@@ -218,16 +238,10 @@ class _MadeArtifacts:
         """
         key, folder = step_key(step, inputs), self.folder / name
         if self._keys.get(name) != key:
-            if name in self._keys:
-                shutil.rmtree(folder, ignore_errors=True)
-            elif folder.exists():
-                raise SettingError(
-                    f"{folder}: exists, but {self._file} does not say how it was made; "
-                    f"remove {self.folder}, or name another folder with --into"
-                )
-            # Artifacts appear complete or not at all, so a record without a folder means that it must be made.
+            shutil.rmtree(folder, ignore_errors=True)
+            # Written first: artifacts appear complete or not at all, so a key without a folder means "to be made".
             self._keys[name] = key
-            write_json(self._file, {"kind": "demo", "format": 1, "artifacts": self._keys})
+            write_json(self._file, DemoRecord(artifacts=self._keys).model_dump(mode="json"))
         return key
 
 

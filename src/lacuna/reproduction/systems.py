@@ -90,6 +90,11 @@ class ExperimentSteps:
         # By system, then by source sentence: a subset of translated sentences needs no second run.
         self._translated: dict[str, dict[str, str]] = {}
 
+    @property
+    def _model_inputs(self) -> dict[str, str]:
+        """Step inputs that identify the model; one model may translate in several directions."""
+        return {"model": self.model.fingerprint, "languages": self.experiment.languages}
+
     def whole_memory(self) -> CachedMemory:
         """Build the memory of all training pairs, with its index and its margins."""
         train, kind, margin = self.sentences["train"], self.experiment.index, self.experiment.margin
@@ -98,7 +103,7 @@ class ExperimentSteps:
             pairs, total = train.pairs, len(train)  # cleaned when they were read, if the experiment asks for it
             build_store(self.model, pairs, folder / "store", cleaning=None, total=total, progress=self._progress)
 
-        inputs = {"model": self.model.fingerprint, "train": train.key}
+        inputs = {**self._model_inputs, "train": train.key}
         step = self.cache.make("store", inputs, build, resumes=True)
         path = step.folder / "store"
         index = self.cache.make("index", {"store": step.key, "kind": kind}, lambda _: self._index(path))
@@ -150,7 +155,7 @@ class ExperimentSteps:
         asked = self.experiment.finetune
         settings = FinetuneSettings(lora=lora, hours=asked.hours, learning_rate=asked.learning_rates.get(method))
         inputs = {
-            "model": self.model.fingerprint,
+            **self._model_inputs,
             "train": train.key,
             "dev": dev.key,
             "settings": settings_as_json(settings),
@@ -171,7 +176,8 @@ class ExperimentSteps:
         combiner = self._fit(system)
         beam = BeamSettings(self.experiment.beam, self.experiment.length_penalty)
         inputs = {
-            "model": system.model or self.model.fingerprint,
+            **self._model_inputs,
+            "finetuned": system.model,
             "memory": system.memory.key if system.memory else None,
             "combiner": combiner.key if combiner else None,
             "beam": settings_as_json(beam),

@@ -127,3 +127,10 @@ def test_artifacts_without_a_record_are_refused_and_kept(model: Model, folder: P
     with pytest.raises(SettingError, match="does not say how it was made; remove"):
         run_demo(model, folder, SMALL)
     assert states(folder) == before
+
+
+def test_a_damaged_record_is_one_line(model: Model, folder: Path) -> None:
+    (folder / "demo.json").write_text("{")
+    with pytest.raises(SettingError, match="not JSON") as caught:
+        run_demo(model, folder, SMALL)
+    assert "\n" not in str(caught.value)
