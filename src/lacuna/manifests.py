@@ -43,7 +43,7 @@ def read_manifest(path: Path, record: type[_R], error: type[LacunaError], *, mis
         raise error(f"{path}: of kind {content.get('kind')!r}, not {kind!r}; name another folder, or {again}")
     if form is not None and content.get("format") != form:
         raise error(
-            f"{path}: has format {content.get('format')!r}, this version of Lacuna reads format {form}; "
+            f"{path}: has format {content.get('format')!r}, this version of Lacuna knows format {form}; "
             f"use the version that wrote it, or {again}"
         )
     checksum = content.pop(_CHECKSUM, None)

@@ -36,6 +36,9 @@ class NumpyModel:
     batches: list[int] = field(default_factory=list)
     fail_at: int | None = None
 
+    def is_direction(self, languages: Languages) -> bool:
+        return self.languages == languages
+
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         return [[2 + sum(word.encode()) % (VOCABULARY - 2) for word in text.split()] + [EOS] for text in texts]
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.datastore.importing.sentences import Evidence, sentence_ends
+from lacuna.datastore.importing.importer import ImportCheck
+from lacuna.datastore.importing.sentences import sentence_ends
 from lacuna.errors import ModelError
 from lacuna.models import load_model
 from unit.datastore.foreign_stores import PAIRS, mark_norms, read_pairs
@@ -69,9 +70,9 @@ def test_ends_of_sentences_equal_going_row_by_row(final: list[bool], longest: in
 
 
 def test_agreement_is_cohens_kappa() -> None:
-    evidence = Evidence("model", "out", 4)
-    evidence.add_entries(np.array([0, 0, 1]), np.array([0, 1, 1]))
-    evidence.add_entries(np.array([2]), np.array([2]))
+    check = ImportCheck("model", "out", 4)
+    check.add_entries(np.array([0, 0, 1]), np.array([0, 1, 1]))
+    check.add_entries(np.array([2]), np.array([2]))
     # Three of four are right; by chance (2*1 + 1*2 + 1*1) / 16 = 5/16.
-    assert evidence.agreement == pytest.approx((3 / 4 - 5 / 16) / (1 - 5 / 16))
-    assert evidence.known == 3
+    assert check.agreement == pytest.approx((3 / 4 - 5 / 16) / (1 - 5 / 16))
+    assert check.known == 3
