@@ -37,6 +37,7 @@ INTERRUPTED: dict[str, str] = {
     "margin": _RESUMES,
     "reproduce": _RESUMES,
     "demo": _RESUMES,
+    "fit": f"{_STARTS_OVER}; remove the folder first if the combiner is already in it",
     "translate": "all translations printed so far are complete; the same command starts from the first line",
     "serve": "the server has stopped",
 }

@@ -54,7 +54,7 @@ def _default_text(found: re.Match[str]) -> str:
         return ""
     if attribute:
         value = next(one.default for one in fields(value) if one.name == attribute)
-    return f" (default {value:,})" if isinstance(value, int) else f" (default {value})"
+    return f" (default {value})"
 
 
 def parse_languages(text: str) -> Languages:

@@ -1,4 +1,4 @@
-"""``lacuna build``, ``inspect``, ``verify`` and ``import``: create a store, show it, check it, import one or a model."""
+"""``lacuna build``, ``inspect``, ``verify`` and ``import``: create, show, check and import stores (and models)."""
 
 from __future__ import annotations
 

@@ -114,12 +114,7 @@ def finetune(
     rank: Annotated[
         int | None, typer.Option(help=with_default("Rank of the adapters, with --lora", f"{_LORA}.rank"))
     ] = None,
-    epochs: Annotated[
-        float | None,
-        typer.Option(
-            help=with_default("Limit: epochs, if no limit is set", "lacuna.models.finetuning.settings:_EPOCHS")
-        ),
-    ] = None,
+    epochs: Annotated[float | None, typer.Option(help="Limit: number of epochs.")] = None,
     steps: Annotated[int | None, typer.Option(help="Limit: optimizer steps.")] = None,
     hours: Annotated[float | None, typer.Option(help="Limit: training time.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate of Adam.")] = None,
