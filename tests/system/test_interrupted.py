@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from contextlib import chdir
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +67,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return world
 
 
+def interrupting(at: int) -> Callable[..., None]:
+    """Return a method that is interrupted at one of its calls."""
+    calls = count(1)
+
+    def advance(self: BarProgress, amount: float = 1.0, note: str = "") -> None:
+        if next(calls) == at:
+            raise KeyboardInterrupt
+
+    return advance
+
+
 def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")  # `train` would start itself again
     monkeypatch.setattr("sys.argv", ["lacuna", *command.split()])
@@ -77,18 +90,10 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_verb_that_does_not_resume_leaves_nothing_and_says_so(
     name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    case, calls = CASES[name], 0
-
-    def advance(self: BarProgress, amount: float = 1.0, note: str = "") -> None:
-        nonlocal calls
-        calls += 1
-        if calls == case.call:
-            raise KeyboardInterrupt
-
-    folder = tmp_path / "copy"
+    case, folder = CASES[name], tmp_path / "copy"
     shutil.copytree(world, folder)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(BarProgress, "advance", advance)
+    monkeypatch.setattr(BarProgress, "advance", interrupting(case.call))
     before = {path: content for path, (_, _, content) in snapshot(folder).items()}
     assert run(case.command, monkeypatch) == 130
     line = capfd.readouterr().err.splitlines()[-1]
@@ -100,16 +105,8 @@ def test_a_verb_that_does_not_resume_leaves_nothing_and_says_so(
 def test_an_interrupted_build_resumes(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    calls = 0
-
-    def advance(self: BarProgress, amount: float = 1.0, note: str = "") -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            raise KeyboardInterrupt
-
     monkeypatch.chdir(world)
-    monkeypatch.setattr(BarProgress, "advance", advance)
+    monkeypatch.setattr(BarProgress, "advance", interrupting(4))
     command = f"build corpus.tsv --model model --into {tmp_path / 'new'} --shard-rows 100 --device cpu"
     assert run(command, monkeypatch) == 130
     first = tmp_path / "new/shards/00000/keys.npy"

@@ -119,9 +119,12 @@ def _run() -> tuple[int, str]:
         return 2, str(error)
     except _UsageError as error:
         return 2, _usage_text(error)
-    except (BrokenPipeError, SystemExit):  # Typer turns a broken pipe into SystemExit
-        if not _is_closed(stdout):
+    except (BrokenPipeError, SystemExit) as error:
+        # Typer and rich turn a broken pipe into SystemExit.
+        if not isinstance(error.__context__ or error, BrokenPipeError):
             raise
+        # Python flushes stdout once more at exit, which must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
         return _STDOUT_CLOSED, ""
     finally:
         stop_bar()
@@ -129,17 +132,6 @@ def _run() -> tuple[int, str]:
     if code == _INTERRUPTED:
         return code, f"interrupted; {INTERRUPTED.get(invocation.verb, _STARTS_OVER)}"
     return code, ""
-
-
-def _is_closed(stdout: TextIO) -> bool:
-    """Return whether the reader of stdout is gone; if so, discard what is left to write."""
-    try:
-        stdout.flush()
-    except BrokenPipeError:
-        # Python flushes stdout once more at exit, which must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
-        return True
-    return False
 
 
 def _show_warning(
