@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from lacuna.datastore.importing import import_store
     from lacuna.decoding import BeamSettings
     from lacuna.evaluation import Score, SystemScore, evaluate_systems
-    from lacuna.fitting import tune
-    from lacuna.fitting.fitters import FitAdaptive, FitKster, FitVanilla, fit_combiner
+    from lacuna.fitting import FitAdaptive, FitKster, FitVanilla, fit_combiner, tune
     from lacuna.index import build_index, open_index
     from lacuna.margin import margin_of, measure_margin
     from lacuna.models import Model, load_model

@@ -21,8 +21,7 @@ from lacuna.corpora.fetching import fetch_domain
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.evaluation import SystemScore, evaluate_systems
 from lacuna.files import write_json, write_text
-from lacuna.fitting import tune
-from lacuna.fitting.fitters import FitAdaptive, fit_combiner
+from lacuna.fitting import DevSet, FitAdaptive, fit_combiner, tune
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.models import Model
@@ -91,17 +90,18 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
         _draw(into / "corpus" / f"{part}.tsv", languages, getattr(settings, part), settings.seed)
         for part in ("train", "dev", "test")
     )
+    dev_set = DevSet(dev)
     store = build_store(model, train, into / "store", progress=progress)
     clock.note("build")
     index = build_index(store, progress=progress)
     clock.note("index")
     pruned = _prune(store, into / "pruned", settings, clock, progress)
     whole, small = open_memory(store.path, settings.domain), open_memory(pruned.path, f"{settings.domain}, pruned")
-    vanilla = tune(model, [whole], dev, progress=progress)[0].combiner
+    vanilla = tune(model, [whole], dev_set, progress=progress)[0].combiner
     clock.note("tune")
     systems = {"model alone": Translator(model), "vanilla": Translator(model, [whole], vanilla)}
     for name, memory in (("adaptive", whole), ("adaptive, pruned", small)):
-        combiner = _adaptive(model, memory, dev, into / _file_name(name), settings.seed, progress)
+        combiner = _adaptive(model, memory, dev_set, into / _file_name(name), settings.seed, progress)
         systems[name] = Translator(model, [memory], combiner)
         clock.note(f"fit {name}")
     return _report(systems, vanilla, store, pruned, index.manifest.kind, test, into, clock, progress)
@@ -160,13 +160,11 @@ def _prune(store: Store, into: Path, settings: DemoSettings, clock: _Clock, prog
     return open_store(into)
 
 
-def _adaptive(
-    model: Model, memory: Memory, dev: Sequence[SentencePair], folder: Path, seed: int, progress: Progress
-) -> SavedCombiner:
+def _adaptive(model: Model, memory: Memory, dev: DevSet, folder: Path, seed: int, progress: Progress) -> SavedCombiner:
     """Fit adaptive kNN-MT to a memory, unless that was done before."""
-    if not folder.exists():
-        fit_combiner(FitAdaptive(), model, [memory], dev, folder, seed=seed, progress=progress)
-    return load_combiner(folder)
+    if folder.exists():
+        return load_combiner(folder)
+    return fit_combiner(FitAdaptive(), model, [memory], dev, folder, seed=seed, progress=progress).combiner
 
 
 class _Clock:

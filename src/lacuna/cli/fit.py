@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 
 from lacuna.cli.options import Device, Json, LanguagesOption, MemoryPaths, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json
-from lacuna.records import Languages, SentencePair
+from lacuna.records import Languages
 
 if TYPE_CHECKING:
     from lacuna.combiners.gate import GateManifest
@@ -45,11 +44,8 @@ def fit(
 
     Example: `lacuna fit adaptive dev.tsv --memory it-store --k 8 --into it-adaptive`
     """
-    from lacuna.combiners import load_combiner
     from lacuna.corpora import read_corpus
-    from lacuna.fitting.dev_pass import ReadOnce
-    from lacuna.fitting.fitters import fit_combiner, make_fitter
-    from lacuna.fitting.gate import add_gate
+    from lacuna.fitting import DevSet, add_gate, fit_combiner, make_fitter
     from lacuna.margin import read_margins
     from lacuna.models import load_model
     from lacuna.translator import open_memory
@@ -59,16 +55,15 @@ def fit(
     fitter = make_fitter(combiner, **{name: value for name, value in settings.items() if value is not None})
     direction = Languages.parse(languages) if languages else None
     memories = [open_memory(path) for path in memory]
-    chosen: Sequence[SentencePair] = list(islice(read_corpus(dev, languages=direction), pairs))
+    chosen = DevSet(islice(read_corpus(dev, languages=direction), pairs), remember=gate)
     if gate:
-        chosen = ReadOnce(chosen)  # both combiner and gate read it
         for opened in memories:
             read_margins(opened.store)  # a store without margins is refused before the slow work
     loaded = load_model(model, device=device, languages=direction)
     report = fit_combiner(fitter, loaded, memories, chosen, into, seed=seed, progress=BarProgress())
     made = None
     if gate:
-        made = add_gate(loaded, memories, load_combiner(into), chosen, seed=seed, progress=BarProgress())
+        made = add_gate(loaded, memories, report.combiner, chosen, seed=seed, progress=BarProgress())
     if json:
         return print_json(report.as_json() | ({"gate": made.model_dump(mode="json")} if made else {}))
     chosen_settings = ", ".join(f"{name} {value}" for name, value in report.manifest.settings.items())

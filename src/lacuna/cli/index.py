@@ -83,13 +83,13 @@ def _decoder_states(store: Store, dev: str, model: str | None, most: int) -> NDA
     import numpy as np
 
     from lacuna.corpora import read_corpus
-    from lacuna.fitting.dev_pass import ReadOnce
+    from lacuna.fitting import DevSet
     from lacuna.models import load_model
 
     loaded = load_model(model)
     store.check_model(loaded.fingerprint)
     pairs = list(islice(read_corpus(dev, languages=loaded.languages), most))  # each has a state at least
-    states = [batch.forced.keys.float().cpu().numpy() for batch in ReadOnce(pairs).forced(loaded, 32)]
+    states = [batch.outputs.keys.numpy() for batch in DevSet.of(pairs).teacher_force(loaded)]
     return np.concatenate(states)[:: max(1, sum(map(len, states)) // most)][:most]
 
 

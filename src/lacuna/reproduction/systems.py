@@ -19,8 +19,7 @@ from lacuna.decoding import BeamSettings
 from lacuna.errors import IndexingError
 from lacuna.evaluation import evaluate_systems, share_at_least
 from lacuna.files import write_json
-from lacuna.fitting.dev_pass import ReadOnce
-from lacuna.fitting.fitters import Fitter, fit_combiner
+from lacuna.fitting import DevSet, Fitter, fit_combiner
 from lacuna.index import build_index
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Approximate, measure_margin
@@ -80,7 +79,7 @@ class Bench:
         self.experiment, self.model, self.sentences = experiment, model, sentences
         self._workshop, self._progress = workshop, progress
         self._tuned: dict[str, Path] = {}
-        self._dev = ReadOnce(sentences["dev"].pairs)
+        self._dev = DevSet(sentences["dev"].pairs)
         # By system, then by source: a part of what was translated need not be translated again.
         self._translated: dict[str, dict[str, str]] = {}
 

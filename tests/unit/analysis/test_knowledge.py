@@ -146,7 +146,7 @@ def test_drawn_tokens(model: Model, memory: Memory, told: list[tuple[int, bool]]
 
 
 def test_dev_sets_that_cannot_be_measured(model: Model, memory: Memory) -> None:
-    with pytest.raises(CorpusError, match="no sentence"):
+    with pytest.raises(CorpusError, match="none of which fits"):
         accuracy_by_margin(model, memory.store, [])
     with pytest.raises(SettingError, match="most: got 0"):
         accuracy_by_margin(model, memory.store, DEV, most=0)

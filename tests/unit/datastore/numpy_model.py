@@ -36,6 +36,9 @@ class NumpyModel:
     batches: list[int] = field(default_factory=list)
     fail_at: int | None = None
 
+    def fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
+        return len(source) <= self.max_length and len(self.start_ids) + len(target) - 1 <= self.max_length
+
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         return [[2 + sum(word.encode()) % (VOCABULARY - 2) for word in text.split()] + [EOS] for text in texts]
 
