@@ -76,9 +76,9 @@ def test_weight_zero_leaves_every_bit(case: tuple[torch.Tensor, torch.Tensor, to
 @given(neighborhoods())
 def test_query_without_neighbors_keeps_the_model(case: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
     distances, values, log_probs = case
-    nobody, far = torch.full_like(values, -1), torch.full_like(distances, torch.inf)
-    mass = Vanilla(distances.shape[1], 0.7, 10.0).mass(Neighbors(far, nobody))
-    assert torch.equal(mix_into(log_probs.clone(), mass, nobody), log_probs)
+    missing, far = torch.full_like(values, -1), torch.full_like(distances, torch.inf)
+    mass = Vanilla(distances.shape[1], 0.7, 10.0).mass(Neighbors(far, missing))
+    assert torch.equal(mix_into(log_probs.clone(), mass, missing), log_probs)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError, StoreError
 from lacuna.evaluation import evaluate_systems
-from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter, tune
+from lacuna.fitting import FITTERS, DevSet, FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter, tune
 from lacuna.fitting.token_cache import LOWEST_LOG_P, TokenCache, collect_dev, collect_entries
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
@@ -207,6 +208,17 @@ def test_memories_with_fewer_entries_than_k(model: Model, tmp_path: Path) -> Non
 def test_settings_out_of_range_are_refused(kind: str, settings: dict[str, object], says: str) -> None:
     with pytest.raises(SettingError, match=says):
         make_fitter(kind, **settings)
+
+
+def test_defaults_in_the_docs_are_those_of_the_fitters() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "fit.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `--(\w+)` \| (\w+|tries all) \|", page, re.MULTILINE)
+    defaults = [
+        (kind, field.name, "tries all" if field.default is None else str(field.default))
+        for kind, fitter in FITTERS.items()
+        for field in fields(fitter)
+    ]
+    assert rows == defaults
 
 
 def test_what_cannot_be_fitted_is_refused_before_any_work(

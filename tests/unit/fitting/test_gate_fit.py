@@ -93,7 +93,7 @@ def test_only_rows_that_are_wanted_are_changed(model: Model, memory: Memory, row
     assert (gated.count.rows, gated.count.searched) == (4, len(rows))
 
 
-def test_rows_too_far_behind_keep_the_model_s_word(model: Model, memory: Memory, gate: Gate) -> None:
+def test_no_search_changes_rows_above_the_beam_threshold(model: Model, memory: Memory, gate: Gate) -> None:
     plain = ModelScorer(model)
     gated = KnnScorer(plain, [memory], COMBINER, replace(gate, threshold=-INFINITE, beam_threshold=1.0))
     sources = model.encode_sources(SOURCES[:3])
@@ -103,7 +103,7 @@ def test_rows_too_far_behind_keep_the_model_s_word(model: Model, memory: Memory,
     torch.testing.assert_close(found[[0, 2]], always[[0, 2]])
 
 
-def test_a_reach_of_everything_changes_nothing(model: Model, memory: Memory, gate: Gate) -> None:
+def test_a_beam_threshold_above_every_score_gap_changes_nothing(model: Model, memory: Memory, gate: Gate) -> None:
     always = Translator(model, [memory], COMBINER, SHORT).translate(SOURCES)
     far, near = (replace(gate, threshold=-INFINITE, beam_threshold=threshold) for threshold in (1e9, 0.0))
     assert Translator(model, [memory], COMBINER, SHORT, gate=far).translate(SOURCES) == always
