@@ -23,8 +23,7 @@ from lacuna.datastore import Store, build_store, open_store
 from lacuna.errors import SettingError
 from lacuna.evaluation import SystemScore, evaluate_systems
 from lacuna.files import write_json, write_text
-from lacuna.fitting import tune
-from lacuna.fitting.fitters import FitAdaptive, fit_combiner
+from lacuna.fitting import DevSet, FitAdaptive, fit_combiner, tune
 from lacuna.index import build_index
 from lacuna.manifests import Record, read_manifest
 from lacuna.margin import measure_margin
@@ -119,16 +118,17 @@ def run_demo(model: Model, into: Path, settings: DemoSettings, progress: Progres
     built = made.note("store", "store", inputs)
     # Opens or resumes an existing store; fetched text is clean already.
     store = build_store(model, train, into / "store", cleaning=None, progress=progress)
+    dev_set = DevSet(dev)
     clock.note("build")
     index = build_index(store, progress=progress)
     clock.note("index")
     pruned, pruned_key = _prune(store, built, made, settings, clock, progress)
     whole, small = open_memory(store.path, settings.domain), open_memory(pruned.path, f"{settings.domain}, pruned")
-    vanilla = tune(model, [whole], dev, progress=progress)[0].combiner
+    vanilla = tune(model, [whole], dev_set, progress=progress)[0].combiner
     clock.note("tune")
     systems = {"model alone": Translator(model), "vanilla": Translator(model, [whole], vanilla)}
     for name, memory, key in (("adaptive", whole, built), ("adaptive, pruned", small, pruned_key)):
-        combiner = _adaptive(model, memory, key, dev, made, _file_name(name), settings.seed, progress)
+        combiner = _adaptive(model, memory, key, dev_set, made, _file_name(name), settings.seed, progress)
         systems[name] = Translator(model, [memory], combiner)
         clock.note(f"fit {name}")
     return _report(systems, vanilla, store, pruned, index.manifest.kind, test, into, clock, progress)
@@ -196,7 +196,7 @@ def _adaptive(
     model: Model,
     memory: Memory,
     memory_key: str,
-    dev: Sequence[SentencePair],
+    dev: DevSet,
     made: _MadeArtifacts,
     name: str,
     seed: int,
@@ -204,11 +204,11 @@ def _adaptive(
 ) -> SavedCombiner:
     """Fit adaptive kNN-MT to a memory, unless this was done before."""
     fitter, folder = FitAdaptive(), made.folder / name
-    inputs = {"memory": memory_key, "fitter": settings_as_json(fitter), "dev": as_sentences(dev).key, "seed": seed}
-    made.note("fit", name, inputs)
-    if not folder.exists():
-        fit_combiner(fitter, model, [memory], dev, folder, seed=seed, progress=progress)
-    return load_combiner(folder)
+    dev_key = as_sentences(dev.pairs).key
+    made.note("fit", name, {"memory": memory_key, "fitter": settings_as_json(fitter), "dev": dev_key, "seed": seed})
+    if folder.exists():
+        return load_combiner(folder)
+    return fit_combiner(fitter, model, [memory], dev, folder, seed=seed, progress=progress).combiner
 
 
 class _MadeArtifacts:

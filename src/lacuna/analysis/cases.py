@@ -17,7 +17,7 @@ from lacuna.analysis.knowledge_tables import SMALL
 from lacuna.analysis.tables import CLOSE, OPEN, Cell, Column, Table
 from lacuna.datastore import Store
 from lacuna.errors import SettingError
-from lacuna.fitting.dev_pass import DevBatch, read_dev
+from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.margin import Margins, margin_of
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
@@ -63,7 +63,7 @@ def neighbor_case(
     :return: ``None`` if there is no such position.
     """
     best: list[_Position] = []
-    for batch in read_dev(model, [memory], dev_pairs, k, progress=progress):
+    for batch in DevSet.of(dev_pairs).retrieve(model, [memory], k, progress=progress):
         best = _ranked([*best, *_positions(model, memory.store, batch)])[:_FINALISTS]
     if not best:
         return None
@@ -107,9 +107,9 @@ def corpus_cases(model: Model, store: Store, margins: Margins, count: int = 5, b
 
 def _positions(model: Model, store: Store, batch: DevBatch) -> Iterator[_Position]:
     """Yield the candidate positions of a batch."""
-    gold, said = batch.gold.numpy(), batch.forced.predictions.numpy()
+    gold, said = batch.gold.numpy(), batch.outputs.predictions.numpy()
     entries, near = batch.found.entries, batch.found.neighbors
-    places = np.concatenate([np.arange(length) for length in batch.forced.lengths])
+    places = np.concatenate([np.arange(length) for length in batch.outputs.lengths])
     wrong = (said != gold) & (gold != model.eos_id)
     agreed = (near.values.cpu().numpy() == gold[:, None]).all(axis=1)  # a missing neighbor has the value -1
     rows = np.flatnonzero(wrong & agreed)
@@ -123,7 +123,7 @@ def _positions(model: Model, store: Store, batch: DevBatch) -> Iterator[_Positio
                 place=int(places[row]),
                 gold=int(gold[row]),
                 prediction=int(said[row]),
-                query=batch.forced.keys[row].numpy(),
+                query=batch.outputs.keys[row].numpy(),
                 entries=entries[row],
                 distances=near.distances[row].cpu().numpy(),
                 rank=(int(is_unknown.sum()), int(places[row] > 0), sentences),

@@ -16,7 +16,8 @@ from lacuna.analysis.paper import PaperDomain, paper_index_bytes
 from lacuna.analysis.tables import Cell, Column, Plot, Table
 from lacuna.datastore import Store
 from lacuna.decoding import plan_batches
-from lacuna.errors import CorpusError, SettingError
+from lacuna.errors import SettingError
+from lacuna.fitting.dev_pass import encode_fitting
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Margins, margin_of
 from lacuna.margin.storage import MAX_MARGIN, check_max_margin
@@ -189,14 +190,9 @@ class _DevTokens:
     """The tokens of a dev set, or a random sample of them. Pairs too long for the model are left out."""
 
     def __init__(self, model: Model, pairs: Sequence[SentencePair], most: int | None, seed: int) -> None:
-        sources = model.encode_sources([pair.source for pair in pairs])
-        targets = model.encode_targets([pair.target for pair in pairs])
-        both = zip(sources, targets, strict=True)
-        self._pairs = [pair for pair in both if max(map(len, pair)) < model.max_length]
+        self._pairs = [(pair.source, pair.target) for pair in encode_fitting(model, pairs)]
         ends = np.cumsum([len(target) for _, target in self._pairs], dtype=np.int64)
-        total = int(ends[-1]) if len(ends) else 0
-        if not total:
-            raise CorpusError("the dev set has no sentence that the model can take; give another")
+        total = int(ends[-1])
         self.tokens = total if most is None else min(most, total)
         chosen = np.zeros(total, np.bool_)
         chosen[np.random.default_rng(seed).choice(total, self.tokens, replace=False)] = True

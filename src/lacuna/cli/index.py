@@ -89,13 +89,13 @@ def _decoder_states(
     """Run the model over a dev set with teacher forcing; return at most ``most`` decoder states."""
     import numpy as np
 
-    from lacuna.fitting.dev_pass import ReadOnce
+    from lacuna.fitting import DevSet
 
     options = ModelOptions(model=model, languages=languages)
     loaded = options.load()
     store.check_model(loaded)
     pairs = options.read_pairs(dev, most)  # each has one state or more
-    states = [batch.forced.keys.float().cpu().numpy() for batch in ReadOnce(pairs).forced(loaded, 32)]
+    states = [batch.outputs.keys.numpy() for batch in DevSet.of(pairs).teacher_force(loaded)]
     return np.concatenate(states)[:: max(1, sum(map(len, states)) // most)][:most]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lacuna.fitting.fitters import FitAdaptive, FitKster, Fitter, FitVanilla
+from lacuna.fitting import FitAdaptive, FitKster, Fitter, FitVanilla
 from lacuna.margin import read_margins
 from lacuna.pruning import AllKnown, Plac, Pruner, make_pruner
 from lacuna.reproduction.experiment import draw

@@ -19,8 +19,7 @@ from lacuna.decoding import BeamSettings
 from lacuna.errors import IndexingError
 from lacuna.evaluation import CometScorer, evaluate_systems, share_at_least
 from lacuna.files import write_json
-from lacuna.fitting.dev_pass import ReadOnce
-from lacuna.fitting.fitters import Fitter, fit_combiner
+from lacuna.fitting import DevSet, Fitter, fit_combiner
 from lacuna.index import build_index
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Approximate, measure_margin
@@ -86,7 +85,7 @@ class ExperimentSteps:
         self.experiment, self.model, self.sentences, self.cache = experiment, model, sentences, cache
         self._progress = progress
         self._finetuned: dict[str, Path] = {}
-        self._dev = ReadOnce(sentences["dev"].pairs)
+        self._dev = DevSet(sentences["dev"].pairs)
         # By system, then by source sentence: a subset of translated sentences needs no second run.
         self._translated: dict[str, dict[str, str]] = {}
 

@@ -88,9 +88,9 @@ def test_a_batch_finds_what_single_sentences_find(ending_model: Model) -> None:
 class Recording(ModelScorer):
     """Keeps the keys of every step."""
 
-    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         self.keys = [*getattr(self, "keys", []), state.keys]
-        return super().score(state, behind)
+        return super().score(state, score_gap)
 
 
 def test_keys_are_those_of_teacher_forcing(model: Model, sources: list[list[int]]) -> None:

@@ -92,7 +92,7 @@ def test_generation_settings_of_the_folder_do_not_reach_our_generate(zoo: Zoo, t
 
 
 def test_transformers_own_generate_gives_the_same_translations(zoo: Zoo, kind: str) -> None:
-    """With equal settings: forced tokens count in transformers' lengths, so there is no length penalty and a higher limit."""
+    """Forced tokens count in the lengths of transformers, so there is no length penalty and a higher limit."""
     model = zoo.model(kind)
     sources = model.encode_sources(SOURCES)
     longest = max(map(len, sources))

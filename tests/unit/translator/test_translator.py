@@ -15,7 +15,7 @@ from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import CorpusError, LacunaWarning, SettingError, StoreError
-from lacuna.fitting import collect_retrievals
+from lacuna.fitting import DevSet, collect_retrievals
 from lacuna.index import build_index
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
@@ -229,7 +229,7 @@ def test_no_memory_cannot_be_searched() -> None:
 
 
 def test_retrievals_for_tuning_equal_single_lookups(model: Model, memory: Memory) -> None:
-    dev = collect_retrievals(model, [memory], PAIRS, k=3, batch_size=2)
+    dev = collect_retrievals(model, [memory], DevSet(PAIRS, batch_size=2), k=3)
     assert dev.distances.shape == (memory.store.entries, 3)
     assert dev.says_gold[:, 0].mean() > 0.9  # the dev set is the memory itself
     assert dev.distances[:, 0].max() < 1e-3
