@@ -1,4 +1,4 @@
-"""Examples that are found by themselves: each shows what it says, checked by other ways through model and store."""
+"""Example sentences: each has the properties it shows, checked independently with model and store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging: against a slow one, weights that add up, and only equal values."""
+"""Merging, compared with a slow version: weights sum to the entries, and values are equal."""
 
 from __future__ import annotations
 
