@@ -27,8 +27,7 @@ from lacuna.datastore import BuildSettings, build_store
 from lacuna.datastore.building import decode_window
 from lacuna.datastore.columns import write_shard
 from lacuna.datastore.windows import Meter, Window, cut_windows, make_batches
-from lacuna.models import Model, load_model
-from lacuna.models import forced as forced_module
+from lacuna.models import Model, load_model, teacher_forcing
 from lacuna.records import Languages, Origin, SentencePair
 
 WORDS = [
@@ -74,7 +73,7 @@ def load(arguments: argparse.Namespace) -> Model:
 @torch.inference_mode()
 def bare_pass(model: Model, window: Window, batch_tokens: int) -> None:
     """Run encoder, decoder, projection, argmax; the logits in pieces as large as building takes them."""
-    rows = max(1, forced_module._LOGITS_AT_ONCE // model.vocabulary_size)
+    rows = max(1, teacher_forcing._LOGITS_AT_ONCE // model.vocabulary_size)
     for batch in make_batches(window.sentences, batch_tokens):
         sources = [window.sentences[n].source for n in batch]
         keys = model._keys(sources, [window.sentences[n].target for n in batch])

@@ -171,7 +171,7 @@ CASES = {
     "tune: no index": Case(TUNE, "make it with: lacuna index store", without("store/index")),
     "tune: file missing": Case(TUNE, f"{VALUES}: missing", without(VALUES)),
     "tune: empty dev": Case(TUNE, "dev.tsv: empty corpus", write("dev.tsv", b"")),
-    "tune: dev too long": Case(TUNE, "no sentence that the model can take", write("dev.tsv", LONG)),
+    "tune: dev too long": Case(TUNE, "none of which fits", write("dev.tsv", LONG)),
     "tune: missing dev": Case(TUNE, "dev.tsv: no such file", without("dev.tsv")),
     "tune: no pairs": Case(f"{TUNE} --pairs 0", "'--pairs'"),
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from lacuna.cli.options import DevPairs, Json, MemoryOptions, expand_bundles, given, with_default
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.records import SentencePair
 
 if TYPE_CHECKING:
     from lacuna.combiners.gate import GateManifest
@@ -52,24 +50,20 @@ def fit(
 
     Example: `lacuna fit adaptive dev.tsv --memory it-store --k 8 --into it-adaptive`
     """
-    from lacuna.combiners import load_combiner
-    from lacuna.fitting.dev_pass import ReadOnce
-    from lacuna.fitting.fitters import fit_combiner, make_fitter
-    from lacuna.fitting.gate import add_gate
+    from lacuna.fitting import DevSet, add_gate, fit_combiner, make_fitter
     from lacuna.margin import read_margins
 
     fitter = make_fitter(combiner, **given(k=k, temperature=temperature, kernel=kernel, entries=entries))
     memories = system.open_memories()
-    chosen: Sequence[SentencePair] = system.read_pairs(dev, pairs)
+    chosen = DevSet(system.read_pairs(dev, pairs), remember=gate)
     if gate:
-        chosen = ReadOnce(chosen)  # both combiner and gate read it
         for opened in memories:
             read_margins(opened.store)  # a store without margins is an error before the slow work
     model = system.load()
     report = fit_combiner(fitter, model, memories, chosen, into, seed=seed, progress=BarProgress())
     made = None
     if gate:
-        made = add_gate(model, memories, load_combiner(into), chosen, seed=seed, progress=BarProgress())
+        made = add_gate(model, memories, report.combiner, chosen, seed=seed, progress=BarProgress())
     if json:
         return print_json(report.as_json() | ({"gate": made.model_dump(mode="json")} if made else {}))
     _print_fit(into, combiner, report)

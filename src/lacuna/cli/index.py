@@ -54,7 +54,7 @@ def index(
     Example: `lacuna index it/store --kind "IVF4096,PQ64" --recall --k 8 --k 64`
     """
     from lacuna.datastore import open_store
-    from lacuna.index import build_index, measure_recall, open_index
+    from lacuna.index import build_index, measure_recall
     from lacuna.index.faiss import use_threads
     from lacuna.index.recall import best_trial, check_recall, try_indexes
 
@@ -69,11 +69,12 @@ def index(
         queries = _decoder_states(opened, dev, model, languages, sample) if dev else None
         trials = try_indexes(opened, max(k), sample=sample, seed=seed, queries=queries, progress=progress)
         best = best_trial(trials, least_recall)
-        kind, probes, ef, rerank = best.kind, best.probes, best.ef, best.rerank or None
-    report = build_index(opened, kind, seed=seed, probes=probes, ef=ef, rerank=rerank, progress=progress)
+        kind, probes, ef = best.kind, best.settings.nprobe, best.settings.ef_search
+        rerank = best.settings.rerank or None
+    report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
     measured = None
     if recall:
-        measured = measure_recall(opened, open_index(opened), k, sample=sample, seed=seed, progress=progress)
+        measured = measure_recall(opened, report.index, k, sample=sample, seed=seed, progress=progress)
     if json:
         tried = [trial.as_json() for trial in trials]
         return print_json({**report.as_json(), "recall": measured.as_json() if measured else None, "tried": tried})
@@ -88,13 +89,13 @@ def _decoder_states(
     """Run the model over a dev set with teacher forcing; return at most ``most`` decoder states."""
     import numpy as np
 
-    from lacuna.fitting.dev_pass import ReadOnce
+    from lacuna.fitting import DevSet
 
     options = ModelOptions(model=model, languages=languages)
     loaded = options.load()
-    store.check_model(loaded.fingerprint)
+    store.check_model(loaded)
     pairs = options.read_pairs(dev, most)  # each has one state or more
-    states = [batch.forced.keys.float().cpu().numpy() for batch in ReadOnce(pairs).forced(loaded, 32)]
+    states = [batch.outputs.keys.numpy() for batch in DevSet.of(pairs).teacher_force(loaded)]
     return np.concatenate(states)[:: max(1, sum(map(len, states)) // most)][:most]
 
 
@@ -119,7 +120,8 @@ def _print_trials(trials: list[IndexTrial], k: int) -> None:
 
 
 def _settings(trial: IndexTrial) -> tuple[tuple[str, int | None], ...]:
-    return (("probes", trial.probes), ("ef", trial.ef), ("rerank", trial.rerank))
+    settings = trial.settings
+    return (("probes", settings.nprobe), ("ef", settings.ef_search), ("rerank", settings.rerank))
 
 
 def _print_report(report: IndexReport, measured: RecallReport | None) -> None:

@@ -11,7 +11,7 @@ import typer
 from lacuna.cli.options import Json, Threads, use_threads, with_default
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
-from lacuna.margin.manifest import MAX_MARGIN, Approximate
+from lacuna.margin.storage import MAX_MARGIN, Approximate
 
 if TYPE_CHECKING:
     from lacuna.margin import MarginReport
@@ -47,7 +47,7 @@ def margin(
     use_threads(threads)
     settings = None
     if approximate:
-        settings = Approximate() if probes is None else Approximate(probes=probes)
+        settings = Approximate() if probes is None else Approximate(nprobe=probes)
     report = measure_margin(open_store(store), max_margin, approximate=settings, progress=BarProgress())
     if json:
         return print_json(report.as_json())

@@ -46,7 +46,7 @@ def reproduce(
     outcome = run(experiment, into, data=data, device=device, progress=BarProgress(), announce=_print_step)
     if json:
         return print_json(outcome.as_json())
-    rows = [(finding.verdict, finding.claim, finding.figures) for finding in outcome.findings]
+    rows = [(claim.verdict, claim.claim, claim.figures) for claim in outcome.claims]
     print_table(f"{experiment.title}: the paper's claims", ["", "claim", "figures"], rows)
     done = f"{len(outcome.made)} of {len(outcome.steps)} steps done now, {outcome.seconds:,.0f} s in all"
     typer.echo(f"{len(outcome.tables)} tables in {into / 'tables'}; {done}. Next: lacuna report {into}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ import typer
 from lacuna.cli.margin import print_histogram
 from lacuna.cli.options import Device, Json, LanguagesOption, ModelOptions, Threads, expand_bundles
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.corpora import CleaningReport, clean, read_corpus
+from lacuna.corpora import DEFAULT_CLEANING, CleaningReport, count_pairs, read_corpus
 from lacuna.datastore import (
     BuildSettings,
     Entry,
@@ -29,7 +29,7 @@ from lacuna.datastore.inspection import MARGIN
 from lacuna.errors import LacunaWarning, SettingError, StoreError
 from lacuna.files import check_unused
 from lacuna.margin import read_margins
-from lacuna.records import Languages, SentencePair
+from lacuna.records import Languages
 
 if TYPE_CHECKING:
     from lacuna.datastore import Store
@@ -56,15 +56,21 @@ def build(
 
     Example: `lacuna build it/train.tsv --model model --into it/store`
     """
-    pairs = _pairs_of(corpus, system.languages, cleaning)
-    report = CleaningReport()
-    # Read once beforehand: an error in the last line shows now, not after hours, and the remaining time is known.
-    total = sum(1 for _ in pairs(report))
+    conditions = DEFAULT_CLEANING if cleaning else None
+    report = count_pairs(read_corpus(corpus, languages=system.languages), conditions)
     model = system.load()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LacunaWarning)  # the report shows what was left out
-        settings = {"batch_tokens": batch_tokens, "shard_rows": shard_rows}
-        build_store(model, pairs(CleaningReport()), into, **settings, total=total, progress=BarProgress())
+        warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
+        build_store(
+            model,
+            read_corpus(corpus, languages=system.languages),
+            into,
+            cleaning=conditions,
+            batch_tokens=batch_tokens,
+            shard_rows=shard_rows,
+            total=report.kept,
+            progress=BarProgress(),
+        )
     _print_store(inspect_store(into), json, report if cleaning else None)
 
 
@@ -174,16 +180,8 @@ def import_(
 def _open_checked(system: ModelOptions, store: Path) -> tuple[Model, Store]:
     """Load the model and open a store that was built with it."""
     model, opened = system.load(), open_store(store)
-    opened.check_model(model.fingerprint)
+    opened.check_model(model)
     return model, opened
-
-
-def _pairs_of(
-    corpus: str, languages: Languages | None, cleaning: bool
-) -> Callable[[CleaningReport], Iterator[SentencePair]]:
-    if cleaning:
-        return lambda report: clean(read_corpus(corpus, languages=languages), report=report)
-    return lambda report: read_corpus(corpus, languages=languages)
 
 
 def _import_model(source: Path, into: Path, languages: Languages | None, checkpoint: str | None) -> ImportReport:

@@ -27,8 +27,7 @@ from lacuna.errors import SettingError
 from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
-    from lacuna.models.finetuning import FinetuneReport, LoraSettings
-    from lacuna.models.training import WeightedCorpus
+    from lacuna.models.training import FinetuneReport, LoraSettings, WeightedCorpus
 
 # glibc returns large blocks to the system at once and faults them in again at the next step; training allocates and
 # frees the same large tensors all the time. These must be set before the process starts.
@@ -37,7 +36,7 @@ MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "67108864",
 }
-_FINETUNE, _LORA = "lacuna.models.finetuning:FinetuneSettings", "lacuna.models.finetuning:LoraSettings"
+_FINETUNE, _LORA = "lacuna.models.training:FinetuneSettings", "lacuna.models.training:LoraSettings"
 _TRAIN = "lacuna.models.training:TrainSettings"
 
 
@@ -139,7 +138,7 @@ def finetune(
 
     Example: `lacuna finetune it/train.tsv --dev it/dev.tsv --into it-model`
     """
-    from lacuna.models.finetuning import FinetuneSettings, finetune_model
+    from lacuna.models.training import FinetuneSettings, finetune_model
 
     use_threads(os.cpu_count() if system.threads is None else system.threads)
     limits = given(epochs=epochs, steps=steps, hours=hours, patience=patience, evaluate_every=evaluate_every)
@@ -189,7 +188,7 @@ def _restart_with_malloc_settings() -> None:
 
 
 def _lora(wanted: bool, rank: int | None) -> LoraSettings | None:
-    from lacuna.models.finetuning import LoraSettings
+    from lacuna.models.training import LoraSettings
 
     if not wanted and rank is not None:
         raise SettingError(f"--rank: got {rank} without --lora; add --lora, or leave --rank out")

@@ -46,11 +46,11 @@ class Scorer(Protocol[State]):
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         """Start one hypothesis for each source, one row each."""
 
-    def score(self, state: State, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: State, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         """Give log-probabilities ``(rows, vocabulary)``, float32, in a tensor the caller may overwrite.
 
-        :param behind: How much less probable each row's translation is so far than the best of its sentence, in nats:
-            ``(rows,)``. A scorer may take less trouble over rows that are far behind; without it, none is.
+        :param score_gap: How many nats each row is below the best one of its sentence: ``(rows,)``. A scorer may spend
+            less on rows with a large gap; ``None`` means 0 for all.
         """
 
     def advance(self, state: State, rows: torch.Tensor, tokens: torch.Tensor) -> State:

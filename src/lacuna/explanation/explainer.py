@@ -14,7 +14,7 @@ from lacuna.errors import SettingError
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
 from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
-from lacuna.index.base import FilteredIndex
+from lacuna.index import FilteredIndex
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.decoding import plan_batches
-from lacuna.models import ForcedDecoding, Model
+from lacuna.margin import count_known
+from lacuna.models import Model, TeacherForced
 from lacuna.translator import Memory, Translator
 from lacuna.translator.memory import Retrieval, find_neighbors
 from lacuna.translator.translator import shorten
@@ -39,23 +40,23 @@ class Knowledge:
         return Knowledge(self.margins[rows], self.max_probs[rows], self.nearest[rows])
 
 
-def knowledge_of(model: Model, memories: Sequence[Memory], forced: ForcedDecoding, found: Retrieval) -> Knowledge:
+def knowledge_of(model: Model, memories: Sequence[Memory], forced: TeacherForced, found: Retrieval) -> Knowledge:
     """Compute the measurements from a teacher-forced pass and its retrieval.
 
     :param found: As many neighbors of each token as the largest margin.
     """
-    _, log_max_probs, _ = model.judge(forced.keys.numpy(), forced.predictions.numpy())
+    _, log_max_probs, _ = model.score_keys(forced.keys.numpy(), forced.predictions.numpy())
     nearest = found.neighbors.distances[:, 0].double().cpu().numpy()
-    return Knowledge(known_run(memories, found), np.exp(log_max_probs.astype(np.float64)), nearest)
+    return Knowledge(known_margins(memories, found), np.exp(log_max_probs.astype(np.float64)), nearest)
 
 
-def known_run(memories: Sequence[Memory], found: Retrieval) -> NDArray[np.int64]:
-    """Count the known entries before the first unknown one, or before the last that was found: (queries,)."""
+def known_margins(memories: Sequence[Memory], found: Retrieval) -> NDArray[np.int64]:
+    """Return the knowledge margin of each query, at most the number of neighbors that were found: (queries,)."""
     known = np.zeros(found.entries.shape, np.bool_)
     for number, memory in enumerate(memories):
         own = (found.memories == number) & (found.entries >= 0)
         known[own] = memory.store.known[found.entries[own]]
-    return np.asarray(np.logical_and.accumulate(known, axis=1).sum(axis=1), dtype=np.int64)
+    return count_known(found.neighbors.distances.cpu().numpy(), known)
 
 
 def know(
@@ -76,7 +77,7 @@ def know(
     encoded = model.encode_sources([sources[number] for number in written])
     for batch in plan_batches([len(targets[number]) for number in written], batch_size=batch_size):
         numbers = [written[place] for place in batch]
-        forced = model.force_decode(
+        forced = model.teacher_force(
             [shorten(encoded[place], model.max_length) for place in batch], [targets[number] for number in numbers]
         )
         known = knowledge_of(model, memories, forced, find_neighbors(memories, forced.keys, most_margin))

@@ -82,13 +82,13 @@ class KnnScorer:
         return self._plain.join(state, others)
 
     @torch.inference_mode()
-    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         """Mix the neighbors of each row's key into the model's log-probabilities."""
         log_probs = self._plain.score(state)
         if self._gate is None:
             self.count.add(len(log_probs), len(log_probs))
             return self._mix(log_probs, state.keys)
-        wanted = self._gate.wants(state.keys, log_probs, behind).to(log_probs.device).nonzero()[:, 0]
+        wanted = self._gate.wants(state.keys, log_probs, score_gap).to(log_probs.device).nonzero()[:, 0]
         self.count.add(len(log_probs), len(wanted))
         if 2 * len(wanted) > len(log_probs):
             # Rows without mass do not change, and including them costs less than copying most of the others.

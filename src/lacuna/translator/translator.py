@@ -70,7 +70,7 @@ class Translator:
 
     def _set_memories(self, memories: Sequence[Memory], gate: Gate | None) -> None:
         for memory in memories:
-            memory.store.check_model(self.model.fingerprint)
+            memory.store.check_model(self.model)
         self.memories = tuple(memories)
         self.gate = gate if memories else None
         self._scorer = KnnScorer(self._plain, self.memories, self.combiner, self.gate) if memories else None
@@ -177,7 +177,7 @@ class Translator:
         results: list[tuple[Step, ...]] = [()] * len(sources)
         for batch in plan_batches([len(source) for source in sources], batch_size=batch_size):
             targets = [hypotheses[number].tokens for number in batch]
-            forced = self.model.force_decode([sources[number] for number in batch], targets)
+            forced = self.model.teacher_force([sources[number] for number in batch], targets)
             gold = torch.tensor([token for target in targets for token in target])
             gaps = torch.tensor([gap for number in batch for gap in hypotheses[number].score_gaps])
             steps = self._steps(forced.keys, gold, forced.log_p_gold.exp().double(), forced.predictions, gaps)

@@ -1,4 +1,4 @@
-"""Examples that are found by themselves: each shows what it says, checked by other ways through model and store."""
+"""Example sentences: each has the properties it shows, checked independently with model and store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lacuna.datastore import Store, build_store
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import build_index
 from lacuna.margin import read_margins
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair, Step
 from lacuna.translator import Memory, Translator, open_memory

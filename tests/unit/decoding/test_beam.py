@@ -99,7 +99,7 @@ class Counting(Scripted):
 
     rows: list[int]
 
-    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         self.rows.append(len(state.tokens))
         return super().score(state)
 
@@ -167,14 +167,14 @@ class Watching(Scripted):
 
     told: list[tuple[float, float]]
 
-    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         rows = list(zip(state.seeds, state.tokens, strict=True))
         totals = [
             sum(float(self.log_probs(seed, tokens[:n])[token]) for n, token in enumerate(tokens))
             for seed, tokens in rows
         ]
         best = {seed: max(t for t, (own, _) in zip(totals, rows, strict=True) if own == seed) for seed, _ in rows}
-        gaps = [0.0] * len(rows) if behind is None else behind.tolist()
+        gaps = [0.0] * len(rows) if score_gap is None else score_gap.tolist()
         for gap, total, (seed, _) in zip(gaps, totals, rows, strict=True):
             self.told.append((gap, best[seed] - total))
         return super().score(state)
@@ -199,7 +199,7 @@ class Fixed(Scripted):
 
     scores: tuple[float, ...] = ()
 
-    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         return torch.tensor([self.scores] * len(state.tokens))
 
 

@@ -14,7 +14,7 @@ from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import CalibrationError, SettingError
 from lacuna.explanation import Calibration, Explainer, explain, find_gaps, load_calibration
-from lacuna.fitting import calibrate
+from lacuna.fitting import DevSet, calibrate
 from lacuna.fitting.calibration import collect_tokens
 from lacuna.index import build_index
 from lacuna.margin import margin_of
@@ -74,7 +74,7 @@ def test_margins_and_confidence_are_what_a_scan_of_the_store_gives(translator: T
     explanations = Explainer(translator, calibration=CALIBRATION).explain(SOURCES[:3], TARGETS[:3])
     model = translator.model
     for source, target, told in zip(SOURCES, TARGETS, explanations, strict=False):
-        forced = model.force_decode(model.encode_sources([source]), model.encode_targets([target]))
+        forced = model.teacher_force(model.encode_sources([source]), model.encode_targets([target]))
         margins = margin_of(memory.store, forced.keys.numpy(), 64)
         largest = model.project(forced.keys).softmax(-1).max(-1).values.double().numpy()
         assert [token.margin for token in told.tokens] == margins.tolist()
@@ -204,7 +204,7 @@ def test_what_cannot_be_explained_is_refused(translator: Translator, model: Mode
 
 def test_dev_tokens_are_what_single_sentences_give(translator: Translator, memory: Memory) -> None:
     model = translator.model
-    tokens = collect_tokens(model, [memory], PAIRS, 64)
+    tokens = collect_tokens(model, [memory], DevSet(PAIRS), 64)
     for number, told in enumerate(Explainer(translator).explain(SOURCES, TARGETS)):
         own = tokens.sentences == number
         assert tokens.margins[own].tolist() == [token.margin for token in told.tokens]
@@ -215,8 +215,9 @@ def test_calibrating_saves_what_explaining_uses(translator: Translator, memory: 
     report = calibrate(translator.model, [memory], PAIRS, tmp_path / "one")
     assert report.manifest.tokens == memory.store.entries
     assert report.manifest.right == pytest.approx(memory.store.known.mean(), abs=0.05)
-    assert set(report.as_json()) == {"into", "sentences", "tokens", "right", "seed", "measured"}
-    [told] = Explainer(translator, calibration=load_calibration(tmp_path / "one")).explain(SOURCES[:1])
+    assert set(report.as_json()) == {"into", "skipped", "sentences", "tokens", "right", "seed", "measured"}
+    assert report.calibration == load_calibration(tmp_path / "one")
+    [told] = Explainer(translator, calibration=report.calibration).explain(SOURCES[:1])
     assert told.confidence is not None
     assert 0 <= told.confidence <= 1
 
@@ -243,7 +244,7 @@ def test_without_a_calibration_the_model_tells_how_sure_it_is(translator: Transl
     model = translator.model
     for gap in find_gaps(translator, SOURCES):
         [ids] = [one.ids for one in translator.translate([gap.source])]
-        keys = model.force_decode(model.encode_sources([gap.source]), [ids]).keys
+        keys = model.teacher_force(model.encode_sources([gap.source]), [ids]).keys
         largest = model.project(keys).softmax(-1).max(-1).values.mean()
         assert gap.confidence is None
         assert gap.gap == pytest.approx(1 - (gap.p + float(largest)) / 2, abs=1e-3)

@@ -15,7 +15,7 @@ from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import CorpusError, LacunaWarning, SettingError, StoreError
-from lacuna.fitting import collect_retrievals
+from lacuna.fitting import DevSet, collect_retrievals
 from lacuna.index import build_index
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
@@ -131,7 +131,7 @@ def test_neighbors_name_the_sentence_they_come_from(model: Model, memory: Memory
 
 def test_two_memories_are_one_large_memory(model: Model, memory: Memory, tmp_path: Path) -> None:
     parts = [remember(model, PAIRS[:2], tmp_path / "a"), remember(model, PAIRS[2:], tmp_path / "b")]
-    keys = model.force_decode(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys
+    keys = model.teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys
     whole, merged = find_neighbors([memory], keys, 6), find_neighbors(parts, keys, 6)
     torch.testing.assert_close(merged.neighbors.distances, whole.neighbors.distances, atol=1e-3, rtol=1e-3)
     offset = parts[0].store.entries
@@ -229,7 +229,7 @@ def test_no_memory_cannot_be_searched() -> None:
 
 
 def test_retrievals_for_tuning_equal_single_lookups(model: Model, memory: Memory) -> None:
-    dev = collect_retrievals(model, [memory], PAIRS, k=3, batch_size=2)
+    dev = collect_retrievals(model, [memory], DevSet(PAIRS, batch_size=2), k=3)
     assert dev.distances.shape == (memory.store.entries, 3)
     assert dev.says_gold[:, 0].mean() > 0.9  # the dev set is the memory itself
     assert dev.distances[:, 0].max() < 1e-3

@@ -1,0 +1,86 @@
+# The public API. Names are grouped by what a user does with them, in the order of a project. Each is written once.
+
+# Errors
+from .errors import LacunaError as LacunaError
+from .errors import LacunaWarning as LacunaWarning
+
+# Parallel text
+from .records import Languages as Languages
+from .records import Origin as Origin
+from .records import SentencePair as SentencePair
+from .corpora import Cleaning as Cleaning
+from .corpora import clean as clean
+from .corpora import read_corpus as read_corpus
+from .corpora import split_corpus as split_corpus
+from .corpora import write_tsv as write_tsv
+from .corpora.fetching import fetch_domain as fetch_domain
+
+# Models
+from .models import Model as Model
+from .models import load_model as load_model
+from .models.importing import import_model as import_model
+from .models.training import FinetuneSettings as FinetuneSettings
+from .models.training import LoraSettings as LoraSettings
+from .models.training import TrainSettings as TrainSettings
+from .models.training import finetune_model as finetune_model
+from .models.training import train_model as train_model
+
+# Stores and memories
+from .datastore import Store as Store
+from .datastore import build_store as build_store
+from .datastore import inspect_store as inspect_store
+from .datastore import open_store as open_store
+from .datastore import verify_store as verify_store
+from .datastore.importing import import_store as import_store
+from .index import build_index as build_index
+from .index import measure_recall as measure_recall
+from .index import open_index as open_index
+from .translator import Memory as Memory
+from .translator import open_memory as open_memory
+
+# Margins and pruning
+from .margin import margin_of as margin_of
+from .margin import measure_margin as measure_margin
+from .margin import read_margins as read_margins
+from .pruning import AllKnown as AllKnown
+from .pruning import Cluster as Cluster
+from .pruning import Known as Known
+from .pruning import Merge as Merge
+from .pruning import Plac as Plac
+from .pruning import Random as Random
+from .pruning import Reverse as Reverse
+from .pruning import prune_store as prune_store
+from .analysis import choose_pruning as choose_pruning
+
+# Combiners, gate and calibration
+from .combiners import Adaptive as Adaptive
+from .combiners import Kster as Kster
+from .combiners import Vanilla as Vanilla
+from .combiners import load_combiner as load_combiner
+from .combiners import load_gate as load_gate
+from .fitting import FitAdaptive as FitAdaptive
+from .fitting import FitKster as FitKster
+from .fitting import FitVanilla as FitVanilla
+from .fitting import add_gate as add_gate
+from .fitting import calibrate as calibrate
+from .fitting import fit_combiner as fit_combiner
+from .fitting import tune as tune
+
+# Translating and explaining
+from .decoding import BeamSettings as BeamSettings
+from .records import Translation as Translation
+from .translator import Translator as Translator
+from .explanation import Explanation as Explanation
+from .explanation import explain as explain
+from .explanation import find_gaps as find_gaps
+from .explanation import load_calibration as load_calibration
+
+# Evaluating and reporting
+from .evaluation import Score as Score
+from .evaluation import SystemScore as SystemScore
+from .evaluation import evaluate_systems as evaluate_systems
+from .reproduction import read_experiment as read_experiment
+from .reproduction import reproduce as reproduce
+from .reports import write_report as write_report
+
+from .version import __version__ as __version__
