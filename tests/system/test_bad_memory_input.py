@@ -173,7 +173,7 @@ CASES = {
     "tune: empty dev": Case(TUNE, "dev.tsv: empty corpus", write("dev.tsv", b"")),
     "tune: dev too long": Case(TUNE, "none of which fits", write("dev.tsv", LONG)),
     "tune: missing dev": Case(TUNE, "dev.tsv: no such file", without("dev.tsv")),
-    "tune: no pairs": Case(f"{TUNE} --pairs 0", "--pairs: got 0"),
+    "tune: no pairs": Case(f"{TUNE} --pairs 0", "'--pairs'"),
 
     "translate: another model": Case("translate in.txt --model other --memory store", "built with another model"),
     "translate: store not finished": Case("translate in.txt --model model --memory unfinished", "not finished"),
