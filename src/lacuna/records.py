@@ -48,7 +48,9 @@ class Languages:
         """Parse ``de-en``; regions are written with an underscore (``de-pt_BR``)."""
         source, dash, target = text.partition("-")
         if not (dash and source and target) or "-" in target or source == target:
-            raise SettingError(f"languages: got {text!r}; write two different codes with a hyphen, as in de-en or zh-en")
+            raise SettingError(
+                f"languages: got {text!r}; write two different codes with a hyphen, as in de-en or zh-en"
+            )
         return cls(source, target)
 
 
