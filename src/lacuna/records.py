@@ -1,4 +1,4 @@
-"""Frozen data types that several packages share. They have no behavior beyond reading and writing themselves as text."""
+"""Frozen data types that several packages share. They read and write themselves as text, and do nothing else."""
 
 from __future__ import annotations
 
