@@ -1,11 +1,11 @@
-# Two commands matter: `make demo` and `make test`. Each sets up .venv by itself, once.
+# The two main commands are `make demo` and `make test`. Each creates .venv if necessary.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMET := .venv-comet
 COMET_READY := $(COMET)/.ready
-# Two test workers share the cores; OpenMP threads that spin for each other would only slow them down.
+# Two test workers share the cores; OpenMP threads waiting for each other would only slow them down.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .PHONY: help setup demo test test-all comet test-comet test-browser lint format bench clean
@@ -27,7 +27,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-# COMET wants an older transformers and numpy than Lacuna, and of the latter there is no build for Python 3.13.
+# COMET needs older versions of transformers and numpy than Lacuna; that numpy has no build for Python 3.13.
 comet: $(COMET_READY)
 
 $(COMET_READY): constraints-comet.txt
@@ -66,8 +66,8 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# What the benchmarks need is made once; `rm -rf demo bench` makes it anew. A model of your own is measured as well with
-# `make bench MODEL=FOLDER TEST=CORPUS [MEMORY=STORE COMBINER=FOLDER]`.
+# The benchmarks need the demo and a combiner with a gate, which are made once; `rm -rf demo bench` removes them.
+# `make bench MODEL=FOLDER TEST=CORPUS [MEMORY=STORE COMBINER=FOLDER]` measures your own model as well.
 demo/report.json:
 	$(MAKE) demo
 

@@ -1,13 +1,13 @@
-"""How fast translation is: transformers, CTranslate2 and Lacuna, without a memory and with one, side by side.
+"""Translation speed of transformers, CTranslate2 and Lacuna, with and without a memory, side by side.
 
     python benchmarks/bench.py [--model FOLDER] [--test CORPUS] [--memory STORE --combiner FOLDER]
                                [--pruned STORE --pruned-combiner FOLDER] [--batch 1 8 32] [--sentences 96] [--threads 2]
 
-Every system takes its turn in every round, so that whatever else the machine does meets all alike; the best round
-counts. Speed is target tokens per second; what matters are the ratios. With ``--test`` each system's BLEU stands beside
-its speed. A combiner with a gate (``lacuna fit --gate``) is measured with and without it. Ratios of 8-bit systems are
-against the plain 8-bit one; CTranslate2 is run with all threads on one batch and with a batch for each. ``--equal N``
-compares the fast decoder with the one of transformers on N sentences instead.
+The systems take turns in every round, so that other load on the machine affects all of them; the best round counts.
+Speed is target tokens per second; compare the ratios. With ``--test``, the table shows BLEU next to speed. A combiner
+with a gate (``lacuna fit --gate``) is measured with and without it. Ratios of 8-bit systems are relative to the plain
+8-bit one. CTranslate2 runs with all threads on one batch, and with one batch per thread. ``--equal N`` compares the
+fast decoder with that of transformers on N sentences instead.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ PARTS = {
 
 
 def make_up(language: str, count: int) -> list[str]:
-    """Put one to four parts together, in ever other ways."""
+    """Combine one to four parts at random."""
     draw = random.Random(1)
     parts = PARTS.get(language, PARTS["de"])
     return [" ".join(draw.sample(parts, draw.choice((1, 1, 2, 3, 4)))) for _ in range(count)]
 
 
 def read_texts(test: str | None, wanted: int, model: Model) -> tuple[list[str], list[str]]:
-    """Give so many sources, and references where there are any; without a corpus, made-up sources."""
+    """Return sources and, if there is a corpus, references; without a corpus, sources are made up."""
     if not test:
         return make_up(model.languages.source if model.languages else "de", wanted), []
     pairs = list(islice(read_corpus(test, languages=model.languages), 4 * wanted))
@@ -73,7 +73,7 @@ def read_texts(test: str | None, wanted: int, model: Model) -> tuple[list[str], 
 
 
 def check_equal(model: Model, texts: Sequence[str]) -> None:
-    """Say on how many sentences the fast decoder and that of transformers agree."""
+    """Count the sentences on which the fast decoder and that of transformers agree."""
     sources, settings = model.encode_sources(texts), BeamSettings()
     fast, generic = (decode_all(ModelScorer(model, fast=one), sources, settings) for one in (True, False))
     same = sum(a[0].tokens == b[0].tokens for a, b in zip(fast, generic, strict=True))
@@ -82,7 +82,7 @@ def check_equal(model: Model, texts: Sequence[str]) -> None:
 
 
 def measure(systems: list[System], texts: Sequence[str], batch: int, rounds: int) -> dict[str, dict[str, Any]]:
-    """Let every system translate, in turns."""
+    """Translate with every system, in turns."""
     best: dict[str, dict[str, Any]] = {}
     for _ in range(rounds):
         for system in systems:
@@ -103,7 +103,7 @@ def measure(systems: list[System], texts: Sequence[str], batch: int, rounds: int
 
 
 def compare(best: dict[str, dict[str, Any]], references: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Give each system's BLEU, and for those with a gate or with 8 bits how surely it is lower than without."""
+    """Score each system; for a gate or 8 bits, also return the p value of a decline."""
     if not references:
         return {}
     scores = {}
@@ -142,9 +142,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--sentences", type=int, default=96, help="at batch 32; fewer at smaller ones")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--lacuna-only", action="store_true", help="leave transformers and CTranslate2 out")
+    parser.add_argument("--lacuna-only", action="store_true", help="skip transformers and CTranslate2")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--equal", type=int, help="compare the two decoders on so many sentences, and nothing else")
+    parser.add_argument("--equal", type=int, help="only compare the two decoders, on this number of sentences")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     use_threads(args.threads)

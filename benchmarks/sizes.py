@@ -1,12 +1,12 @@
-"""What a memory's size costs: tokens per second and memory with 50,000, 500,000 and 5,000,000 entries.
+"""Cost of a memory's size: tokens per second and peak memory with 50,000, 500,000 and 5,000,000 entries.
 
     python benchmarks/sizes.py STORE --combiner FOLDER --test CORPUS [--model FOLDER]
                                [--entries 50000 500000 5000000] [--sentences 192] [--rounds 3] [--threads 2]
 
-STORE gives real keys and tokens; a larger memory repeats them with a little noise on every key, a smaller one has a
-part of them. Each size is made in a temporary folder, indexed with ``--kind auto`` and used in a process of its own,
-with the combiner, its gate if it has one, and without a memory, in turns; the best round counts. Recall is that of the
-store's own keys. 5,000,000 entries of 256 numbers take 6 GB on disk for a while.
+STORE provides real keys and tokens. A larger memory repeats them with a little noise on every key; a smaller one has
+part of them. Each size is written to a temporary folder, indexed with ``--kind auto`` and measured in a separate
+process: with the combiner, with its gate if it has one, and without a memory, in turns; the best round counts. Recall
+is measured on the store's own keys. 5,000,000 entries with 256-dimensional keys take 6 GB of disk space.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from lacuna.models import load_model
 from lacuna.translator import open_memory
 from systems import gate_of, of_lacuna
 
-NOISE = 0.05  # of the spread of the keys
+NOISE = 0.05  # relative to the standard deviation of the keys
 COLUMNS = ("values", "predictions", "known", "log_p_gold", "entropy", "sentence", "position")
 
 
 def write_resized(store: Store, folder: Path, entries: int) -> None:
-    """Write a store of another size, made of this one's entries."""
+    """Write a store of another size from the entries of this one."""
     rng, rows, shards = np.random.default_rng(1), BuildSettings().shard_rows, list[ShardRecord]()
     spread = float(store.keys.gather(np.arange(min(5000, store.entries))).astype(np.float32).std())
     lines = [pair_to_line(store.sentences[number]) for number in range(store.manifest.sentences)]
@@ -84,7 +84,7 @@ def use_once(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Make each size, and use it in a process of its own."""
+    """Make each size and measure it in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path)
     parser.add_argument("--entries", type=int, nargs="+", default=[50_000, 500_000, 5_000_000])

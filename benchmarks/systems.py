@@ -1,6 +1,6 @@
-"""Everything whose speed is compared: transformers, CTranslate2, and Lacuna with and without a memory.
+"""The systems whose speed is compared: transformers, CTranslate2, and Lacuna with and without a memory.
 
-Each is a function from texts to translations, and knows how long its parts took.
+Each maps texts to translations and records the time of its parts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners import Combiner, Gate, Vanilla, load_combiner, load_gate
-from lacuna.decoding import BeamSettings, muster, plan_batches
+from lacuna.decoding import BeamSettings, WorkerPool, plan_batches
 from lacuna.errors import CombinerError
 from lacuna.index import Neighborhood, VectorIndex
 from lacuna.models import Model
@@ -30,14 +30,14 @@ BUNDLED = Path(__file__).parent.parent / "src/lacuna/bundled/de-en"
 
 
 class Clock:
-    """Adds up the seconds of the parts of some work, over all threads."""
+    """Sums the seconds spent in each part of the work, over all threads."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._lock = Lock()
 
     def timed(self, part: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Give the same function, with its time counted."""
+        """Wrap a function so that its time is counted."""
 
         def run(*args: object, **more: object) -> object:
             started = perf_counter()
@@ -59,12 +59,12 @@ class TimedIndex:
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """Kind of the wrapped index."""
         return self.index.kind
 
     @property
     def size(self) -> int:
-        """How many keys it holds."""
+        """Number of keys."""
         return self.index.size
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
@@ -75,7 +75,7 @@ class TimedIndex:
 
 @dataclass
 class System:
-    """Something that translates: texts and a batch size in, translations and their number of tokens out.
+    """A system under test: takes texts and a batch size, returns translations and their number of tokens.
 
     :param clock: Of its parts, where they are known.
     """
@@ -86,11 +86,11 @@ class System:
     note: Callable[[], str] = lambda: ""
 
     def shares(self, seconds: float, sentences: int, batch: int) -> dict[str, float]:
-        """Give the parts of the time that model, search, mixing and everything else took."""
+        """Return the shares of time spent in the model, the search, the interpolation and the rest."""
         spent = self.clock.seconds
         if not spent:
             return {}
-        whole = seconds * muster(sentences, batch).workers
+        whole = seconds * WorkerPool.for_sentences(sentences, batch).workers
         search, model = spent.get("search", 0.0), spent["model"] + spent["projection"]
         mixing = spent["scoring"] - spent["projection"] - search if "scoring" in spent else 0.0
         parts = {"model": model, "search": search, "mixing": mixing}
@@ -101,7 +101,7 @@ class System:
 def of_lacuna(
     name: str, model: Model, memory: Memory | None = None, combiner: Combiner | None = None, **more: Gate | bool
 ) -> System:
-    """Make a system of a translator."""
+    """Wrap a translator."""
     clock = Clock()
     memories = [replace(memory, index=TimedIndex(memory.index, clock))] if memory else []
     translator: Any = Translator(model, memories, combiner, **more)
@@ -122,7 +122,7 @@ def of_lacuna(
 
 
 def of_transformers(model: Model) -> System:
-    """Make a system of transformers' own ``generate``, in the same batches of like length."""
+    """Wrap the ``generate`` of transformers, with the same batches of similar length."""
     settings = BeamSettings()
 
     def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
@@ -142,7 +142,7 @@ def of_transformers(model: Model) -> System:
 
 
 def serve_ctranslate2(pipe: Connection, folder: str, ways: dict[str, Any]) -> None:
-    """Translate what comes through a pipe until nobody is at its other end: tokens in, tokens out."""
+    """Translate tokens that arrive through a pipe until its other end is closed."""
     import ctranslate2
 
     engine = ctranslate2.Translator(folder, device="cpu", **ways)
@@ -157,9 +157,9 @@ def serve_ctranslate2(pipe: Connection, folder: str, ways: dict[str, Any]) -> No
 
 
 def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers: int, threads: int) -> System:
-    """Convert a model folder, and make a system of it, with so many workers of so many threads each.
+    """Convert a model folder for CTranslate2 and wrap it.
 
-    It gets a process of its own: its workers slow down everything else in theirs, even after they have done.
+    It runs in a separate process, because its worker threads slow down the rest of theirs even when idle.
     """
     import ctranslate2
 
@@ -176,12 +176,12 @@ def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers
         ids = [model.tokenizer.convert_tokens_to_ids(tokens) for tokens in pipe.recv()]
         return [model.decode(each) for each in ids], sum(len(each) + 1 for each in ids)
 
-    run(["1"], 1)  # it has to start before anything is timed
+    run(["1"], 1)  # warm-up: the process must be running before anything is timed
     return System(f"CTranslate2 {compute}, {workers}x{threads}", run)
 
 
 def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[System]:
-    """Make everything that is compared; the first is what ratios are taken against."""
+    """Make all systems; ratios are relative to the first."""
     systems = [of_lacuna("lacuna", model), of_lacuna("lacuna int8", model, int8=True)]
     if not args.lacuna_only:
         systems += other_engines(args, model, folder)
@@ -192,7 +192,7 @@ def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[S
 
 
 def other_engines(args: argparse.Namespace, model: Model, folder: Path) -> list[System]:
-    """Make systems of transformers and, where the model converts, of CTranslate2."""
+    """Make the systems of transformers and, if the model can be converted, of CTranslate2."""
     systems = [of_transformers(model)]
     source = Path(args.model) if args.model else BUNDLED
     ways = [(compute, workers) for compute in ("float32", "int8") for workers in sorted({1, args.threads})]
@@ -223,7 +223,7 @@ def with_memory(size: str, model: Model, memory: Memory, folder: str | None) -> 
 
 
 def gate_of(folder: str) -> Gate | None:
-    """Open a combiner's gate, where it has one."""
+    """Load the gate of a combiner, if there is one."""
     try:
         return load_gate(folder)[0]
     except CombinerError:

@@ -6,6 +6,7 @@ nothing of what a manifest describes.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lacuna.errors import LacunaError
+from lacuna.files import write_json
+
+# Key of the checksum that a sealed manifest contains.
+_CHECKSUM = "checksum"
 
 
 class Record(BaseModel):
@@ -41,13 +46,46 @@ def read_manifest(path: Path, record: type[_R], error: type[LacunaError], *, mis
             f"{path}: has format {content.get('format')!r}, this version of Lacuna knows format {form}; "
             f"use the version that wrote it, or {again}"
         )
+    checksum = content.pop(_CHECKSUM, None)
     try:
         # From text again: strict validation accepts a JSON array for a tuple only if it knows that the input is JSON.
-        return record.model_validate_json(json.dumps(content))
+        manifest = record.model_validate_json(json.dumps(content))
     except ValidationError as reason:
         first = reason.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
         raise error(f"{path}: {place}: {first['msg']}; {again}") from reason
+    if checksum is not None and checksum != _checksum_of(content):
+        raise error(f"{path}: {_EDITED}; {again}")
+    return manifest
+
+
+_EDITED = "edited or damaged, its content does not match its checksum"
+
+
+def write_sealed(path: Path, manifest: BaseModel) -> None:
+    """Write a manifest with a checksum of its own content, so that any later edit is noticed."""
+    content = manifest.model_dump(mode="json", by_alias=True)
+    write_json(path, content | {_CHECKSUM: _checksum_of(content)})
+
+
+def seal_problem(path: Path) -> str | None:
+    """Return what is wrong with a manifest's checksum.
+
+    Manifests without a checksum were written by versions before 0.2, and cannot be checked.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as reason:
+        return f"{path}: cannot be read ({reason})"
+    if not isinstance(content, dict):
+        return f"{path}: content: got {type(content).__name__}; a manifest is one JSON object"
+    checksum = content.pop(_CHECKSUM, None)
+    return None if checksum in (None, _checksum_of(content)) else f"{path}: {_EDITED}"
+
+
+def _checksum_of(content: dict[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def read_object(path: Path, error: type[LacunaError], *, missing: str, again: str) -> dict[str, Any]:

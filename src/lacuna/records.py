@@ -1,4 +1,4 @@
-"""Frozen data types that several packages share. They read and write themselves as text, and do nothing else."""
+"""Frozen data types that several packages share. They have no behavior beyond conversion from and to text."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ class Languages:
         """Parse ``de-en``; regions are written with an underscore (``de-pt_BR``)."""
         source, dash, target = text.partition("-")
         if not (dash and source and target) or "-" in target or source == target:
-            raise SettingError(
-                f"languages: got {text!r}; write two different codes with a hyphen, as in de-en or zh-en"
-            )
+            raise SettingError(f"languages: got {text!r}; write two different codes with a hyphen, as in de-en")
         return cls(source, target)
 
 

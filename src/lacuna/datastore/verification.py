@@ -30,6 +30,7 @@ from lacuna.datastore.columns import (
 from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, ShardRecord, read_store_manifest
 from lacuna.datastore.store import Store, check_size
 from lacuna.errors import StoreError
+from lacuna.manifests import seal_problem
 from lacuna.progress import SILENT, Progress
 
 _KEYS_AT_ONCE = 8192
@@ -77,7 +78,7 @@ def verify_store(path: str | Path, progress: Progress = SILENT) -> VerifyReport:
     """
     folder = Path(path)
     manifest = read_store_manifest(folder)
-    problems = list(_stray(folder, manifest))
+    problems = [*_stray(folder, manifest), *_check_parts(folder)]
     progress.start("verify", len(manifest.shards), "shards")
     total, first_sentence = np.zeros(manifest.dimension, dtype=np.float64), 0
     sums_complete = True
@@ -107,6 +108,14 @@ def _stray(folder: Path, manifest: Manifest) -> Iterator[str]:
         having = sum(f"{name}.npy" in shard.files for shard in manifest.shards)
         if 0 < having < len(manifest.shards):
             yield f"{folder / MANIFEST}: {name}.npy is in {having} of {len(manifest.shards)} shards, not in all or none"
+
+
+def _check_parts(folder: Path) -> Iterator[str]:
+    """Check the manifests of what was added to the store later: index and margins."""
+    for path in sorted(folder.glob(f"*/{MANIFEST}")):
+        problem = seal_problem(path)
+        if problem is not None:
+            yield problem
 
 
 def _check_files(folder: Path, number: int, shard: ShardRecord) -> Iterator[str]:

@@ -23,13 +23,9 @@ _FILES_NAMED = 20
 
 
 class Encoder(Protocol):
-    """Turns text into tokens; :class:`lacuna.models.Model` is one."""
+    """Tokenizes text and knows which pairs the model can read; see :class:`lacuna.models.Model`."""
 
-    @property
-    def max_length(self) -> int: ...  # noqa: D102 - as in lacuna.models.Model, here and below
-
-    @property
-    def start_ids(self) -> tuple[int, ...]: ...  # noqa: D102
+    def fits(self, source: Sequence[int], target: Sequence[int]) -> bool: ...  # noqa: D102
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]: ...  # noqa: D102
 
@@ -96,7 +92,7 @@ def cut_windows(
     """
     window = Window([], 0, digest.record())
     for pair, source, target in _encoded(pairs, encoder):
-        fits = _fits(source, target, encoder)
+        fits = encoder.fits(source, target)
         if fits and window.sentences and window.rows + len(target) > settings.shard_rows:
             window.corpus = digest.record()
             yield window
@@ -134,7 +130,3 @@ def _encoded(pairs: Iterable[SentencePair], encoder: Encoder) -> Iterator[tuple[
         sources = encoder.encode_sources([pair.source for pair in some])
         targets = encoder.encode_targets([pair.target for pair in some])
         yield from zip(some, sources, targets, strict=True)
-
-
-def _fits(source: list[int], target: list[int], encoder: Encoder) -> bool:
-    return 1 <= len(source) <= encoder.max_length and len(target) + len(encoder.start_ids) - 1 <= encoder.max_length

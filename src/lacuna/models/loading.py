@@ -21,7 +21,6 @@ from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
-    GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -31,6 +30,7 @@ from transformers.utils.hub import cached_file
 
 from lacuna.errors import ModelError, SettingError
 from lacuna.models.adapter import Model
+from lacuna.models.directions import Direction
 from lacuna.models.families import FAMILIES, family_of
 from lacuna.models.fingerprint import fingerprint_of
 from lacuna.models.tokenization import WordPieces, WordTokenizer
@@ -65,8 +65,7 @@ def load_model(
         hf = _load_weights(name, place, config)
         direction = family.direct(hf, tokenizer, languages, name)
     banned = _banned(hf)
-    # The folder's habits of generating (FSMT's length penalty of 1.1, say) must not leak into ours.
-    hf.generation_config = GenerationConfig()
+    _set_generation_start(hf, direction)
     # Taken at full precision, so that a store built in float16 on a GPU fits the same model on a CPU.
     known = None if dtype is torch.float32 else fingerprint_of(hf, tokenizer)
     hf.train(False).requires_grad_(False).to(device=where, dtype=dtype)
@@ -205,6 +204,17 @@ def _banned(hf: PreTrainedModel) -> tuple[int, ...]:
     """Tokens that are never generated: the filler, and single ones the model's own settings rule out."""
     words = getattr(hf.generation_config, "bad_words_ids", None) or []
     return tuple(sorted({hf.config.pad_token_id, *(word[0] for word in words if len(word) == 1)}))
+
+
+def _set_generation_start(hf: PreTrainedModel, direction: Direction) -> None:
+    """Let transformers' own ``generate`` translate in the same direction: start token, and language tag if any.
+
+    The other settings of the folder stay; our own search does not use them.
+    """
+    start, *forced = direction.start_ids
+    hf.generation_config.decoder_start_token_id = start
+    if forced:
+        [hf.generation_config.forced_bos_token_id] = forced
 
 
 def _check_vocabulary(model: Model) -> None:

@@ -134,7 +134,7 @@ class ModelScorer:
         return ModelState(torch.cat([state.keys, others.keys]), memory)
 
     @torch.inference_mode()
-    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         """Give the log-probabilities of the next token, ``(rows, vocabulary)``; all rows are worth the same trouble."""
         logits = self._logits(state.keys)
         if logits.device.type != "cpu":

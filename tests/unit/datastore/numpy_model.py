@@ -39,6 +39,9 @@ class NumpyModel:
     def is_direction(self, languages: Languages) -> bool:
         return self.languages == languages
 
+    def fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
+        return len(source) <= self.max_length and len(self.start_ids) + len(target) - 1 <= self.max_length
+
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         return [[2 + sum(word.encode()) % (VOCABULARY - 2) for word in text.split()] + [EOS] for text in texts]
 

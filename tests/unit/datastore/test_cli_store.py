@@ -99,7 +99,6 @@ def test_problems_are_printed_and_end_in_one_error(small_store: Store, capsys: p
         (("CORPUS", "--model", "no/such/model/there"), ModelError),
         (("CORPUS", "--model", "MODEL", "--threads", "0"), SettingError),
         (("CORPUS", "--model", "MODEL", "--batch-tokens", "0"), SettingError),
-        (("CORPUS", "--model", "MODEL", "--languages", "deen"), SettingError),
     ],
 )
 def test_bad_arguments_leave_nothing(

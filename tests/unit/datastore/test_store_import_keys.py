@@ -41,7 +41,7 @@ def test_ffn_in_keys_are_carried_to_the_out_keys_of_the_same_pass(kind: str, zoo
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - NORMALIZED_LAST))
 def test_models_that_normalize_first_are_refused(kind: str, zoo: Zoo) -> None:
     model = zoo.model(kind)
-    with pytest.raises(ModelError, match="before its norm"):
+    with pytest.raises(ModelError, match="before the norm"):
         model.apply_last_ffn(np.ones((2, model.dimension), dtype=np.float32))
 
 

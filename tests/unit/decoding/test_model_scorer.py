@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lacuna.decoding import BeamSettings, Hypothesis, Scorer, decode_all, search
-from lacuna.decoding.search import Room
+from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, decode_all, search
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
 from lacuna.models.fast_decoder import LAYOUTS, FastDecoder
@@ -50,7 +49,7 @@ def generate(model: Model, sources: list[list[int]], beam: int, penalty: float, 
     ids, mask = model._padded(sources)
     prefix = torch.tensor([model.start_ids] * len(sources))
     with torch.inference_mode():
-        output = model.hf.generate(
+        output = model.plain_hf.generate(
             input_ids=ids, attention_mask=mask, decoder_input_ids=prefix, generation_config=generation
         )
     scores = [0.0] * len(sources) if beam == 1 else output.sequences_scores.tolist()
@@ -89,9 +88,9 @@ def test_a_batch_finds_what_single_sentences_find(ending_model: Model) -> None:
 class Recording(ModelScorer):
     """Keeps the keys of every step."""
 
-    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         self.keys = [*getattr(self, "keys", []), state.keys]
-        return super().score(state, behind)
+        return super().score(state, score_gap)
 
 
 def test_keys_are_those_of_teacher_forcing(model: Model, sources: list[list[int]]) -> None:
@@ -135,11 +134,11 @@ def test_what_is_joined_goes_on_as_it_would_alone(model: Model, sources: list[li
     assert len(last.keys) == 2
 
 
-@pytest.mark.parametrize("room", [1, 2, 3])
-def test_sentences_that_begin_later_find_what_they_find_alone(ending_model: Model, room: int) -> None:
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+def test_sentences_that_begin_later_find_what_they_find_alone(ending_model: Model, capacity: int) -> None:
     scorer, chosen = ModelScorer(ending_model), BeamSettings(3, max_new_tokens=15)
     sources = ending_model.encode_sources(SOURCES)
-    found = search(scorer, sources, chosen, room=Room(room))
+    found = search(scorer, sources, chosen, capacity=BatchCapacity(capacity))
     alone = [search(scorer, [source], chosen)[0] for source in sources]
     assert [[h.tokens for h in each] for each in found] == [[h.tokens for h in each] for each in alone]
 

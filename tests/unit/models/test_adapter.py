@@ -227,6 +227,34 @@ def test_a_target_of_the_greatest_length_is_taken(model: Model) -> None:
     assert result.lengths == (longest,)
 
 
+def test_what_fits_is_what_teacher_forcing_takes(model: Model) -> None:
+    """Longest source and target by hand: every position is used, and the last target token is not read."""
+    longest, most = model.max_length, model.max_length - len(model.start_ids) + 1
+    for source, target, fits in [
+        (1, 1, True),
+        (longest, most, True),
+        (0, 1, False),
+        (longest + 1, 1, False),
+        (1, most + 1, False),
+    ]:
+        pair = [model.eos_id] * source, [model.eos_id] * target
+        assert model.fits(*pair) == fits
+        if fits:
+            assert model.teacher_force([pair[0]], [pair[1]]).lengths == (target,)
+        else:
+            with pytest.raises(ModelError, match="allowed are"):
+                model.teacher_force([pair[0]], [pair[1]])
+
+
+@pytest.mark.parametrize("kind", ["marian", "bart", "mbart"])
+def test_one_token_more_than_fits_is_beyond_the_position_embeddings(kind: str, zoo: Zoo) -> None:
+    model = zoo.model(kind)
+    most = model.max_length - len(model.start_ids) + 1
+    model._keys([[model.eos_id]], [[model.eos_id] * most])
+    with pytest.raises(IndexError):
+        model._keys([[model.eos_id]], [[model.eos_id] * (most + 1)])
+
+
 def test_of_equal_predictions_the_lowest_id_wins(zoo: Zoo) -> None:
     model = load_model(zoo.folder("marian"))
     model.projection.weight.zero_()

@@ -80,11 +80,43 @@ def test_a_model_says_its_own_direction_where_it_can(zoo: Zoo, kind: str, said: 
     assert load_model(zoo.folder(kind)).languages == said
 
 
-def test_the_habits_of_the_folder_do_not_reach_generation(zoo: Zoo) -> None:
-    model = zoo.model("fsmt")
-    assert model.hf.generation_config.length_penalty is None
-    assert model.hf.generation_config.num_beams is None
+def test_generation_settings_of_the_folder_do_not_reach_our_generate(zoo: Zoo, tmp_path: Path) -> None:
+    folder = zoo.copy("fsmt", tmp_path / "other")
+    limits = {"min_new_tokens": 9, "repetition_penalty": 3.0, "no_repeat_ngram_size": 1, "bad_words_ids": [[5, 6]]}
+    settings = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps(settings | limits))
+    other = load_model(folder, device="cpu")
+    assert other.hf.generation_config.repetition_penalty == 3.0
+    assert other.generate(SOURCES, max_new_tokens=12) == zoo.model("fsmt").generate(SOURCES, max_new_tokens=12)
     assert zoo.model("marian").banned_ids == (zoo.model("marian").pad_id,)
+
+
+def test_transformers_own_generate_gives_the_same_translations(zoo: Zoo, kind: str) -> None:
+    """Forced tokens count in the lengths of transformers, so there is no length penalty and a higher limit."""
+    model = zoo.model(kind)
+    sources = model.encode_sources(SOURCES)
+    longest = max(map(len, sources))
+    outputs = model.hf.generate(
+        input_ids=torch.tensor([[*ids, *[model.pad_id] * (longest - len(ids))] for ids in sources]),
+        attention_mask=torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in sources]),
+        num_beams=5,
+        max_new_tokens=12 + len(model.start_ids) - 1,
+        length_penalty=0.0,
+        early_stopping=False,
+        forced_eos_token_id=None,
+        suppress_tokens=list(model.banned_ids),
+    )
+    assert [tuple(row[: len(model.start_ids)]) for row in outputs.tolist()] == [model.start_ids] * len(SOURCES)
+    translations = [model.decode(row) for row in outputs.tolist()]
+    assert translations == model.generate(SOURCES, beam=5, length_penalty=0.0, max_new_tokens=12)
+
+
+@pytest.mark.parametrize("kind", ["marian", "fsmt", "bart", "t5", "mt5"])
+def test_a_loaded_model_keeps_the_generation_settings_of_its_folder(zoo: Zoo, kind: str) -> None:
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(zoo.folder(kind)).generation_config.to_dict()
+    ours = zoo.model(kind).hf.generation_config.to_dict()
+    changed = {name for name in theirs | ours if theirs.get(name) != ours.get(name)}
+    assert changed <= {"forced_bos_token_id"}
 
 
 @pytest.mark.parametrize("kind", MULTILINGUAL)

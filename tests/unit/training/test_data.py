@@ -1,4 +1,4 @@
-"""Batches: nothing lost, nothing over budget, always the same; and the tensors against a naive gathering."""
+"""Pair sets and batches: nothing lost, nothing over budget, always the same; and tensors against naive padding."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from lacuna.models.training.data import (
-    Tokens,
-    choose_pairs,
-    cut_batches,
-    epoch_batches,
-    make_batch,
-    plain_batches,
-)
-from lacuna.models.training.trainer import join_tokens, select_tokens
+from lacuna.errors import TrainingError
+from lacuna.models.training import data
+from lacuna.models.training.data import PairSet, Tokens, cut_batches, join_pairs, make_batch, split_pairs
+from lacuna.models.training.finetuning import encode_for, hold_out
+from lacuna.progress import SILENT
+from unit.models.tiny_models import Zoo
+from unit.training.toy import toy_pairs
 
 PAD = 99
 Sides = list[tuple[list[int], list[int]]]
@@ -70,12 +67,16 @@ def test_mask_is_there_exactly_where_something_is_padded(pairs: Sides) -> None:
         assert batch.source_mask.sum(1).tolist() == lengths
 
 
+def numbers(count: int) -> list[tuple[list[int], list[int]]]:
+    return [([1] * (1 + n % 7), [2] * (1 + n % 5)) for n in range(count)]
+
+
 @given(st.integers(0, 5), st.integers(0, 5))
 def test_epochs_are_functions_of_seed_and_number(seed: int, epoch: int) -> None:
-    tokens = as_tokens([([1] * (1 + n % 7), [2] * (1 + n % 5)) for n in range(40)])
+    pairs = join_pairs([as_tokens(numbers(25)), as_tokens(numbers(15))], [1, 0.5])
 
     def batches(number: int) -> list[list[int]]:
-        return [list(map(int, batch)) for batch in epoch_batches(tokens, [25, 15], [1, 0.5], 20, seed, number)]
+        return [list(map(int, batch)) for batch in pairs.batches(20, seed, number)]
 
     assert batches(epoch) == batches(epoch)
     assert batches(epoch) != batches(epoch + 1)
@@ -83,21 +84,79 @@ def test_epochs_are_functions_of_seed_and_number(seed: int, epoch: int) -> None:
 
 @pytest.mark.parametrize(("weight", "expected"), [(1.0, 10), (2.0, 20), (0.5, 5), (2.3, 23)])
 def test_weight_is_how_often_a_pair_is_seen(weight: float, expected: int) -> None:
-    chosen: NDArray[np.int64] = choose_pairs([4, 10], [1.0, weight], np.random.default_rng(0))
-    counts = Counter(map(int, chosen))
+    pairs = join_pairs([as_tokens(numbers(4)), as_tokens(numbers(10))], [1.0, weight])
+    counts = Counter(map(int, np.concatenate(pairs.batches(20, 0))))
     assert sum(count for pair, count in counts.items() if pair >= 4) == expected
     assert all(counts[pair] == 1 for pair in range(4))
-    assert max(counts.values()) - min(counts[pair] for pair in range(4, 14)) <= 1 or weight > 2
+    assert max(counts.values()) - min(counts[pair] for pair in range(4, 14)) <= 1
+    lengths = [len(target) for _, target in numbers(4)], [len(target) for _, target in numbers(10)]
+    assert pairs.epoch_tokens == pytest.approx(sum(lengths[0]) + weight * sum(lengths[1]))
 
 
-def test_plain_batches_cover_everything_once() -> None:
-    tokens = as_tokens([([1] * 3, [2] * 4)] * 11)
-    assert sorted(np.concatenate(list(plain_batches(tokens, 16)))) == list(range(11))
+def test_weights_that_round_to_nothing_are_refused() -> None:
+    with pytest.raises(TrainingError, match="every weight rounds to nothing"):
+        join_pairs([as_tokens(numbers(4))], [0.1]).batches(20, 0)
 
 
 @given(some_pairs, some_pairs)
-def test_joined_tokens_select_back_to_their_parts(left: Sides, right: Sides) -> None:
-    joined = join_tokens([as_tokens(left), as_tokens(right)])
-    again = select_tokens(joined, range(len(left), len(left) + len(right)))
-    assert again.ids.tolist() == as_tokens(right).ids.tolist()
-    assert again.starts.tolist() == as_tokens(right).starts.tolist()
+def test_joined_corpora_keep_their_pairs(left: Sides, right: Sides) -> None:
+    joined = join_pairs([as_tokens(left), as_tokens(right)], [1, 2])
+    tokens = joined.tokens
+    sides = [tokens.ids[a:b].tolist() for a, b in zip(tokens.starts, tokens.starts[1:], strict=False)]
+    expected = [(list(source), list(target)) for source, target in (*left, *right)]
+    assert list(zip(sides[0::2], sides[1::2], strict=True)) == expected
+    assert [part.tolist() for part in joined.parts] == [
+        list(range(len(left))),
+        list(range(len(left), len(left) + len(right))),
+    ]
+
+
+def test_held_out_pairs_leave_the_corpus_they_come_from() -> None:
+    train, dev = split_pairs(join_pairs([as_tokens(numbers(4)), as_tokens(numbers(3))], [1, 2], 5), np.array([6, 1, 2]))
+    assert [part.tolist() for part in train.parts] == [[0, 3], [4, 5]]
+    assert [part.tolist() for part in dev.parts] == [[1, 2, 6]]
+    assert (train.weights, dev.weights, train.too_long, dev.too_long) == ((1, 2), (1.0,), 5, 0)
+
+
+def made_up(count: int) -> PairSet:
+    starts = np.arange(0, 6 * count + 1, 3)
+    return PairSet(Tokens(np.arange(6 * count), starts), (np.arange(count),), too_long=4, names=("a.tsv",))
+
+
+@given(count=st.integers(10, 300), most=st.integers(1, 40), seed=st.integers(0, 5))
+def test_holding_out_parts_the_pairs(count: int, most: int, seed: int) -> None:
+    kept, held = hold_out(made_up(count), most, seed)
+    assert len(held) == min(most, count // 10)
+    assert sorted([*kept.parts[0], *held.parts[0]]) == list(range(count))
+    again, _ = hold_out(made_up(count), most, seed)
+    assert np.array_equal(kept.parts[0], again.parts[0])
+    assert kept.too_long + held.too_long == 4
+
+
+def test_too_few_pairs_to_hold_some_out() -> None:
+    with pytest.raises(TrainingError, match="9 training pairs are too few"):
+        hold_out(made_up(9), 100, 1)
+
+
+@given(budget=st.integers(1, 50), epoch=st.integers(0, 3))
+def test_an_epoch_has_every_chosen_pair_once(budget: int, epoch: int) -> None:
+    kept, _ = hold_out(made_up(50), 5, 1)
+    batches = kept.batches(budget, 7, epoch)
+    assert sorted(np.concatenate(batches)) == list(kept.parts[0])
+    assert all(np.array_equal(a, b) for a, b in zip(batches, kept.batches(budget, 7, epoch), strict=True))
+
+
+def test_tokens_are_the_models_own_whatever_the_chunk(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, pairs = zoo.model("m2m100"), toy_pairs(23)
+    monkeypatch.setattr(data, "_CHUNK", 5)
+    encoded = encode_for(model, iter(pairs), "toy", SILENT)
+    tokens = encoded.tokens
+    sides = [tokens.ids[a:b].tolist() for a, b in zip(tokens.starts, tokens.starts[1:], strict=False)]
+    assert sides[0::2] == model.encode_sources([pair.source for pair in pairs])
+    assert sides[1::2] == model.encode_targets([pair.target for pair in pairs])
+    assert encoded.names == ("toy.tsv",)
+
+
+def test_other_text_has_another_hash(zoo: Zoo) -> None:
+    digests = [encode_for(zoo.model("marian"), toy_pairs(9, seed), "toy", SILENT).digest() for seed in (0, 0, 1)]
+    assert digests[0] == digests[1] != digests[2]

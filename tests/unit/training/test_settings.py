@@ -1,4 +1,4 @@
-"""The learning rate's course by hand-worked numbers, and settings that are refused."""
+"""Settings: ranges, limits and settings files."""
 
 from __future__ import annotations
 
@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 
 from lacuna.errors import SettingError
-from lacuna.models.training.settings import Shape, TrainSettings, learning_share, read_settings
-
-
-@pytest.mark.parametrize(
-    ("step", "finished", "share"),
-    [(0, 0.0, 0.01), (49, 0.0, 0.5), (99, 0.1, 1.0), (500, 0.6, 1.0), (700, 0.8, 0.5), (899, 1.0, 0.0)],
-)
-def test_rate_rises_stays_and_falls(step: int, finished: float, share: float) -> None:
-    settings = TrainSettings(steps=1000, warmup_steps=100, decay_share=0.4)
-    assert learning_share(step, finished, settings) == pytest.approx(share)
+from lacuna.models.training.settings import FinetuneSettings, LoraSettings, Shape, TrainSettings, read_settings
 
 
 @pytest.mark.parametrize(
@@ -63,10 +54,62 @@ def test_what_the_caller_says_goes_before_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [('{"batch_token": 1}', "did you mean batch_tokens"), ("[]", "got list"), ("{", "cannot be read as JSON")],
+    [
+        ('{"batch_token": 1}', "did you mean batch_tokens"),
+        ("[]", "got list"),
+        ("{", "cannot be read as JSON"),
+        ('{"shape": 3}', "got int"),
+    ],
 )
 def test_bad_files_are_refused_with_the_way_out(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "settings.json"
     path.write_text(content)
     with pytest.raises(SettingError, match=says):
         read_settings(path, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, 1000),
+        ({"epochs": 2.5}, 250),
+        ({"steps": 30}, 30),
+        ({"steps": 300, "epochs": 2.0}, 200),
+        ({"hours": 1.0}, None),
+        ({"hours": 1.0, "steps": 7}, 7),
+        ({"epochs": 0.001}, 1),
+    ],
+)
+def test_the_first_limit_ends_the_run(limits: dict[str, float], expected: int | None) -> None:
+    assert FinetuneSettings(**limits).step_limit(epoch_steps=100) == expected  # type: ignore[arg-type]
+
+
+def test_lora_has_a_larger_default_learning_rate() -> None:
+    full, lora = FinetuneSettings(), FinetuneSettings(lora=LoraSettings())
+    assert lora.peak_learning_rate > full.peak_learning_rate
+    assert FinetuneSettings(lora=LoraSettings(), learning_rate=0.5).peak_learning_rate == 0.5
+    assert (LoraSettings(rank=3).effective_alpha, LoraSettings(rank=3, alpha=4).effective_alpha) == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("steps", 0, "1 or more"),
+        ("epochs", 0.0, "more than 0"),
+        ("hours", -1.0, "more than 0"),
+        ("learning_rate", 0.0, "more than 0"),
+        ("dropout", 1.0, "less than 1"),
+        ("label_smoothing", -0.1, "0 or more"),
+        ("patience", -1, "0 or more"),
+        ("batch_tokens", 0, "1 or more"),
+    ],
+)
+def test_finetune_settings_out_of_range_are_refused(name: str, value: float, allowed: str) -> None:
+    with pytest.raises(SettingError, match=f"^{name}: got {value}; allowed is .*{allowed}"):
+        FinetuneSettings(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [{"rank": 0}, {"alpha": 0}, {"dropout": 1.0}, {"targets": ()}])
+def test_lora_settings_out_of_range_are_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(SettingError, match="allowed is"):
+        LoraSettings(**bad)  # type: ignore[arg-type]

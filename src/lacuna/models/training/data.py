@@ -1,15 +1,16 @@
-"""Token ids of a corpus as flat arrays, and the batches cut from them.
+"""Training data: token ids of sentence pairs in flat arrays, and batches of similar length cut from them.
 
-Batches are a function of (seed, epoch) alone, so a run can go on anywhere. Knows nothing of models.
+The batches of an epoch depend on seed and epoch only, so a run can resume anywhere. Knows nothing of networks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,19 +18,28 @@ from numpy.typing import NDArray
 
 from lacuna.errors import TrainingError
 from lacuna.files import atomic_path
-from lacuna.models.training.vocabulary import Vocabulary
-from lacuna.progress import SILENT, Progress
+from lacuna.progress import Progress
 from lacuna.records import SentencePair
 
 _CHUNK = 20_000
 
 
+class TextEncoder(Protocol):
+    """Turns texts into token ids."""
+
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode source texts, each with its end token."""
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode target texts, each with its end token."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The ids of many sentence pairs, one after another.
+    """Token ids of many sentence pairs in one array.
 
-    :param ids: Both sides of every pair: source ids, then target ids, each with its end piece.
-    :param starts: Where each pair's source and target begin, and the end of all: (2 * pairs + 1,).
+    :param ids: Source ids, then target ids of every pair, each side with its end token.
+    :param starts: Start of each pair's source and target, and the total length: (2 * pairs + 1,).
     """
 
     ids: NDArray[np.integer[Any]]
@@ -40,59 +50,120 @@ class Tokens:
 
     @property
     def source_lengths(self) -> NDArray[np.int64]:
-        """Return the number of source ids of every pair."""
+        """Number of source ids of every pair."""
         return self.starts[1::2] - self.starts[:-1:2]
 
     @property
     def target_lengths(self) -> NDArray[np.int64]:
-        """Return the number of target ids of every pair."""
+        """Number of target ids of every pair."""
         return self.starts[2::2] - self.starts[1::2]
 
 
 @dataclass(frozen=True, slots=True)
+class PairSet:
+    """Sentence pairs for training or evaluation, from one corpus or several.
+
+    :param tokens: Tokens of all pairs of the corpora, also of those that are not in this set.
+    :param parts: For each corpus, the numbers of its pairs.
+    :param weights: For each corpus, how often a pair is seen per epoch.
+    :param too_long: Number of pairs that were skipped because they exceed the model's maximum length.
+    :param names: File names of the corpora. Folders are left out: a model card should not reveal them.
+    """
+
+    tokens: Tokens
+    parts: tuple[NDArray[np.int64], ...]
+    weights: tuple[float, ...] = (1.0,)
+    too_long: int = 0
+    names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def epoch_tokens(self) -> float:
+        """Number of target tokens in an epoch."""
+        lengths = self.tokens.target_lengths
+        return float(sum(lengths[part].sum() * weight for part, weight in zip(self.parts, self.weights, strict=True)))
+
+    def batches(self, batch_tokens: int, *seed: int) -> list[NDArray[np.int64]]:
+        """Return the batches of one epoch, always the same for the same seed."""
+        rng = np.random.default_rng(seed)
+        chosen = _choose_pairs(self.parts, self.weights, rng)
+        return cut_batches(self.tokens.source_lengths, self.tokens.target_lengths, chosen, batch_tokens, rng)
+
+    def digest(self) -> str:
+        """Hash the token ids and the selection of pairs."""
+        total = hashlib.sha256()
+        for array in (self.tokens.ids, self.tokens.starts, *self.parts):
+            total.update(np.ascontiguousarray(array).tobytes())
+        return total.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
-    """Padded tensors of one step; ``target`` is what the decoder is to say."""
+    """Padded tensors of one step."""
 
     source: torch.Tensor  # (pairs, source length)
-    source_mask: torch.Tensor | None  # None where nothing is padded: attention is then cheaper
+    source_mask: torch.Tensor | None  # None without padding: attention is then cheaper
     target_input: torch.Tensor  # (pairs, target length)
-    target: torch.Tensor  # (real target tokens,)
-    target_places: torch.Tensor  # (real target tokens,) their places in the flattened target
+    target: torch.Tensor  # (target tokens,) without padding
+    target_places: torch.Tensor  # (target tokens,) their positions in the flattened target
 
     @property
     def tokens(self) -> int:
-        """Return the number of real target tokens."""
+        """Number of target tokens without padding."""
         return len(self.target)
+
+    def to(self, device: torch.device) -> Batch:
+        """Move all tensors to a device."""
+        mask = None if self.source_mask is None else self.source_mask.to(device)
+        others = (self.target_input.to(device), self.target.to(device), self.target_places.to(device))
+        return Batch(self.source.to(device), mask, *others)
 
 
 def encode_pairs(
-    pairs: Iterable[SentencePair], vocabulary: Vocabulary, max_positions: int, progress: Progress = SILENT
-) -> tuple[Tokens, int]:
-    """Encode a stream of pairs; return the tokens and how many pairs were too long to take."""
-    dtype: type[np.integer[Any]] = np.uint16 if vocabulary.size <= 2**16 else np.int32
-    ids: list[NDArray[np.integer[Any]]] = []
-    lengths: list[NDArray[np.int64]] = []
-    too_long = 0
+    pairs: Iterable[SentencePair],
+    encoder: TextEncoder,
+    max_source: int,
+    max_target: int,
+    dtype: type[np.integer[Any]],
+    what: str,
+    progress: Progress,
+) -> PairSet:
+    """Encode a stream of pairs; pairs that are too long are skipped and counted.
+
+    :param max_source: Maximum number of source ids.
+    :param max_target: Maximum number of target ids.
+    :param what: Name of the corpus in messages.
+    """
+    ids: list[NDArray[np.integer[Any]]] = [np.zeros(0, dtype)]
+    lengths: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
+    names: dict[str, None] = {}
+    read = 0
+    progress.start(f"encoding {what}", unit="pairs")
     stream = iter(pairs)
     while chunk := list(islice(stream, _CHUNK)):
-        sources = vocabulary.encode_sources([pair.source for pair in chunk])
-        targets = vocabulary.encode_targets([pair.target for pair in chunk])
-        fitting = [
-            side
-            for source, target in zip(sources, targets, strict=True)
-            if max(len(source), len(target)) <= max_positions
-            for side in (source, target)
+        sources = encoder.encode_sources([pair.source for pair in chunk])
+        targets = encoder.encode_targets([pair.target for pair in chunk])
+        both = zip(sources, targets, strict=True)
+        sides = [
+            side for pair in both if 1 <= len(pair[0]) <= max_source and len(pair[1]) <= max_target for side in pair
         ]
-        too_long += len(chunk) - len(fitting) // 2
-        lengths.append(np.fromiter(map(len, fitting), np.int64, len(fitting)))
-        ids.append(np.concatenate([np.asarray(side, dtype) for side in fitting]) if fitting else np.zeros(0, dtype))
+        lengths.append(np.fromiter(map(len, sides), np.int64, len(sides)))
+        ids.append(np.fromiter(chain.from_iterable(sides), dtype))
+        names |= dict.fromkeys(Path(pair.origin.file).name for pair in chunk)
+        read += len(chunk)
         progress.advance(len(chunk))
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths or [np.zeros(0, np.int64)]))])
-    return Tokens(np.concatenate(ids or [np.zeros(0, dtype)]), starts), too_long
+    tokens = Tokens(np.concatenate(ids), np.concatenate(lengths).cumsum())
+    too_long = read - len(tokens)
+    progress.finish(f"({len(tokens):,} pairs, {too_long:,} too long)")
+    if not len(tokens):
+        raise TrainingError(f"{what}: {read:,} pairs, none of which fits into {max_source} tokens; give others")
+    return PairSet(tokens, (np.arange(len(tokens)),), too_long=too_long, names=tuple(names))
 
 
 def save_tokens(tokens: Tokens, folder: Path) -> None:
-    """Write the two arrays; the starts last, so that their presence means the whole is there."""
+    """Write the two arrays."""
     for name, array in (("ids.npy", tokens.ids), ("starts.npy", tokens.starts)):
         with atomic_path(folder / name) as temporary, temporary.open("wb") as file:
             np.save(file, array, allow_pickle=False)
@@ -103,30 +174,32 @@ def load_tokens(folder: Path) -> Tokens:
     return Tokens(*(np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in ("ids.npy", "starts.npy")))
 
 
-def choose_pairs(sizes: Sequence[int], weights: Sequence[float], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Choose the pairs of one epoch: each corpus ``weight`` times, the fraction as a fresh random part."""
-    chosen: list[NDArray[np.int64]] = []
-    first = 0
-    for size, weight in zip(sizes, weights, strict=True):
-        whole, part = int(weight), weight - int(weight)
-        everything = np.arange(first, first + size)
-        chosen.extend([everything] * whole)
-        if part:
-            chosen.append(rng.choice(everything, round(part * size), replace=False))
-        first += size
-    return np.concatenate(chosen)
+def join_pairs(tokens: Sequence[Tokens], weights: Sequence[float], too_long: int = 0) -> PairSet:
+    """Concatenate the tokens of several corpora into one set."""
+    shifts = np.cumsum([0, *(len(part.ids) for part in tokens)])
+    starts = [part.starts[:-1] + shift for part, shift in zip(tokens, shifts, strict=False)]
+    joined = Tokens(np.concatenate([part.ids for part in tokens]), np.concatenate([*starts, shifts[-1:]]))
+    parts = np.split(np.arange(len(joined)), np.cumsum([len(part) for part in tokens])[:-1])
+    return PairSet(joined, tuple(parts), tuple(weights), too_long)
+
+
+def split_pairs(pairs: PairSet, held: NDArray[np.int64]) -> tuple[PairSet, PairSet]:
+    """Split a set into the pairs that are kept for training and those held out for dev."""
+    kept = tuple(part[~np.isin(part, held)] for part in pairs.parts)
+    train = PairSet(pairs.tokens, kept, pairs.weights, pairs.too_long, pairs.names)
+    return train, PairSet(pairs.tokens, (np.sort(held),), names=pairs.names)
 
 
 def cut_batches(
     source_lengths: NDArray[np.int64],
     target_lengths: NDArray[np.int64],
     pairs: NDArray[np.int64],
-    budget: int,
+    batch_tokens: int,
     rng: np.random.Generator,
 ) -> list[NDArray[np.int64]]:
-    """Cut pairs of like lengths into batches whose padded longer side stays within ``budget`` tokens.
+    """Cut pairs of similar length into batches whose padded longer side has at most ``batch_tokens`` tokens.
 
-    Sorting by both lengths leaves next to no padding; shuffling first makes each epoch's batches its own.
+    Sorting by both lengths leaves almost no padding; shuffling first gives each epoch different batches.
     """
     pairs = rng.permutation(pairs)
     sources, targets = source_lengths[pairs], target_lengths[pairs]
@@ -135,9 +208,9 @@ def cut_batches(
     batches: list[NDArray[np.int64]] = []
     start = 0
     while start < len(order):
-        window = longest[start : start + budget]
+        window = longest[start : start + batch_tokens]
         padded = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
-        size = max(1, int(np.searchsorted(padded, budget, side="right")))
+        size = max(1, int(np.searchsorted(padded, batch_tokens, side="right")))
         batches.append(pairs[order[start : start + size]])
         start += size
     return [batches[place] for place in rng.permutation(len(batches))]
@@ -146,7 +219,7 @@ def cut_batches(
 def make_batch(tokens: Tokens, pairs: NDArray[np.int64], pad_id: int) -> Batch:
     """Gather the ids of ``pairs`` into padded tensors, without a loop over pairs or tokens.
 
-    As Marian has it, the decoder starts from the padding id.
+    The decoder input starts with the padding id, as in Marian.
     """
     source, source_real = _gather(tokens, 2 * pairs, pad_id)
     target, target_real = _gather(tokens, 2 * pairs + 1, pad_id)
@@ -162,21 +235,19 @@ def make_batch(tokens: Tokens, pairs: NDArray[np.int64], pad_id: int) -> Batch:
     )
 
 
-def epoch_batches(
-    tokens: Tokens, sizes: Sequence[int], weights: Sequence[float], budget: int, seed: int, epoch: int
-) -> list[NDArray[np.int64]]:
-    """Return the batches of one epoch, always the same for the same arguments."""
-    rng = np.random.default_rng([seed, epoch])
-    chosen = choose_pairs(sizes, weights, rng)
-    if not len(chosen):
+def _choose_pairs(
+    parts: Sequence[NDArray[np.int64]], weights: Sequence[float], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Choose the pairs of one epoch: each corpus ``weight`` times; a fraction is a random sample."""
+    chosen: list[NDArray[np.int64]] = []
+    for part, weight in zip(parts, weights, strict=True):
+        whole, fraction = int(weight), weight - int(weight)
+        chosen.extend([part] * whole)
+        if fraction:
+            chosen.append(rng.choice(part, round(fraction * len(part)), replace=False))
+    if not sum(map(len, chosen)):
         raise TrainingError("no training pairs: every weight rounds to nothing; give a larger weight")
-    return cut_batches(tokens.source_lengths, tokens.target_lengths, chosen, budget, rng)
-
-
-def plain_batches(tokens: Tokens, budget: int) -> Iterator[NDArray[np.int64]]:
-    """Return batches over all pairs once, in a fixed order (for evaluation)."""
-    rng = np.random.default_rng(0)
-    yield from cut_batches(tokens.source_lengths, tokens.target_lengths, np.arange(len(tokens)), budget, rng)
+    return np.concatenate(chosen)
 
 
 def _gather(tokens: Tokens, sides: NDArray[np.int64], pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -1,21 +1,28 @@
-"""The label-smoothed cross-entropy of an output projection, without ever holding batch x vocabulary gradients.
+"""Training losses: label-smoothed cross-entropy, and an auxiliary lexical loss on the encoder states.
 
-The gradient of the loss by the logits is known in closed form (softmax minus smoothed target), so the forward
-pass computes it block by block while the block is still in cache, and the backward pass only scales the result.
+The cross-entropy never holds a gradient of size batch x vocabulary. Its gradient by the logits has a closed form
+(softmax minus smoothed target), so the forward pass computes it block by block while the block is in cache, and the
+backward pass only scales the result. Knows one batch at a time; nothing of optimizers or files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from transformers import MarianMTModel
+
+from lacuna.models.adapter import Model
+from lacuna.models.training.data import Batch
 
 _BLOCK = 256  # rows; 256 x 8k floats stay within a common L3 cache
 
 
 class _FusedCrossEntropy(torch.autograd.Function):
-    """Mean loss over rows; gradients for the states and the projection's weight."""
+    """Mean loss over rows, with gradients for the states and the weight of the projection."""
 
     @staticmethod
     def forward(
@@ -27,7 +34,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         rows, vocabulary = len(states), len(weight)
         states_gradient = torch.empty_like(states)
-        # Where only adapters are trained, nobody asks for it.
+        # Not needed where only adapters are trained.
         weight_gradient = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         gold_loss = states.new_zeros(())
         even_loss = states.new_zeros(())
@@ -66,9 +73,9 @@ def smoothed_cross_entropy(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (loss to minimize, plain negative log-likelihood), both means over the rows.
 
-    :param states: What enters the output projection, real positions only: (tokens, dimension).
-    :param weight: The output projection: (vocabulary, dimension).
-    :param smoothing: The share of the target that is spread evenly over the vocabulary.
+    :param states: Input of the output projection, without padding: (tokens, dimension).
+    :param weight: Output projection: (vocabulary, dimension).
+    :param smoothing: Share of the target distribution that is spread evenly over the vocabulary.
     """
     loss, gold = _FusedCrossEntropy.apply(states, weight, target, smoothing)  # type: ignore[no-untyped-call]
     return loss, gold
@@ -77,21 +84,21 @@ def smoothed_cross_entropy(
 def lexical_loss(
     encoded: torch.Tensor, real: torch.Tensor | None, weight: torch.Tensor, target: torch.Tensor, owners: torch.Tensor
 ) -> torch.Tensor:
-    """Return how badly the encoder's states, each for itself, foretell the words of the translation.
+    """Return the loss of predicting the target words from each encoder state alone.
 
     ``p(word | sentence)`` is the mean over source positions of a softmax: IBM model 1 with a neural lexicon. It needs
-    no alignment to learn from, and leaves states that hold the translations of their words where the decoder can
-    find them; without it a small model spends most of a short training as a language model that ignores its source.
-    Only the batch's own target words compete, which makes it cheap.
+    no alignment, and makes encoder states hold the translations of their words, where the decoder can find them.
+    Without it, a small model spends most of a short training as a language model that ignores its source. Only the
+    target words of the batch compete, which makes the loss cheap.
 
-    States are taken relative to their mean, and words start from their frequency in the batch. Otherwise the states
-    would first learn those frequencies, all the same ones, and the encoder would die of it.
+    States are centered, and words start from their frequency in the batch. Otherwise all states would first learn
+    these frequencies and become equal.
 
-    :param encoded: The encoder's states: (pairs, source length, dimension).
-    :param real: The mask of real source positions, None where all are: (pairs, source length).
-    :param weight: The output projection: (vocabulary, dimension).
-    :param target: The words to foretell: (tokens,).
-    :param owners: The pair that each of them belongs to: (tokens,).
+    :param encoded: Encoder states: (pairs, source length, dimension).
+    :param real: Mask of source positions without padding, or None: (pairs, source length).
+    :param weight: Output projection: (vocabulary, dimension).
+    :param target: Target words: (tokens,).
+    :param owners: The pair of each target word: (tokens,).
     """
     candidates, places, counts = torch.unique(target, return_inverse=True, return_counts=True)
     mask = torch.ones(encoded.shape[:2], device=encoded.device) if real is None else real.to(encoded.dtype)
@@ -99,15 +106,104 @@ def lexical_loss(
     mean = (encoded * mask[:, :, None]).sum((0, 1)) / lengths.sum()
     scores = (encoded - mean) @ weight[candidates].T + counts.log().to(encoded.dtype)  # (pairs, source, candidates)
     shares = scores.log_softmax(-1).masked_fill(mask[:, :, None] == 0, -torch.inf)
-    foretold: torch.Tensor = shares.logsumexp(1)[owners, places] - lengths[owners].log()
-    return -foretold.mean()
+    log_p: torch.Tensor = shares.logsumexp(1)[owners, places] - lengths[owners].log()
+    return -log_p.mean()
 
 
 @torch.no_grad()
 def summed_negative_log_likelihood(states: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> float:
-    """Return the plain loss summed over all rows, block by block."""
+    """Return the negative log-likelihood, summed over all rows, block by block."""
     total = 0.0
     for start in range(0, len(states), _BLOCK):
         logits = states[start : start + _BLOCK] @ weight.T
         total += float(F.cross_entropy(logits, target[start : start + _BLOCK], reduction="sum"))
     return total
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Output of a network for one batch.
+
+    :param states: Input of the output projection at each target token: (tokens, dimension).
+    :param weight: Output projection: (vocabulary, dimension). Scale and bias are folded in.
+    :param encoded: Encoder states: (pairs, source length, dimension).
+    """
+
+    states: torch.Tensor
+    weight: torch.Tensor
+    encoded: torch.Tensor
+
+
+Network = Callable[[Batch], Forward]
+
+
+def batch_loss(
+    network: Network, batch: Batch, smoothing: float, lexical_weight: float = 0.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (loss to minimize, negative log-likelihood), means over the target tokens."""
+    out = network(batch)
+    loss, likelihood = smoothed_cross_entropy(out.states, out.weight, batch.target, smoothing)
+    if lexical_weight:
+        owners = batch.target_places // batch.target_input.shape[1]
+        loss = loss + lexical_weight * lexical_loss(out.encoded, batch.source_mask, out.weight, batch.target, owners)
+    return loss, likelihood
+
+
+@torch.no_grad()
+def batch_negative_log_likelihood(network: Network, batch: Batch) -> float:
+    """Return the negative log-likelihood, summed over the target tokens."""
+    out = network(batch)
+    return summed_negative_log_likelihood(out.states, out.weight, batch.target)
+
+
+def marian_forward(network: MarianMTModel) -> Network:
+    """Run a Marian network that is trained from scratch; it has neither scale nor bias."""
+
+    def run(batch: Batch) -> Forward:
+        output = network.model(
+            input_ids=batch.source,
+            attention_mask=batch.source_mask,
+            decoder_input_ids=batch.target_input,
+            use_cache=False,
+        )
+        states = output.last_hidden_state.flatten(0, 1).index_select(0, batch.target_places)
+        return Forward(states, network.lm_head.weight, output.encoder_last_hidden_state)
+
+    return run
+
+
+def model_forward(model: Model) -> Network:
+    """Run a model of any supported family, with its own start tokens, as in teacher forcing but with gradients."""
+
+    def run(batch: Batch) -> Forward:
+        mask = torch.ones_like(batch.source) if batch.source_mask is None else batch.source_mask
+        encoded = model.hf.get_encoder()(input_ids=batch.source, attention_mask=mask).last_hidden_state
+        inputs, places = _replace_start(batch, model.start_ids)
+        # Not model.decoder, which is cached: FSMT's is a copy that keeps the train or eval mode it was made in.
+        decoder = model.family.decoder(model.hf)
+        output = decoder(
+            input_ids=inputs, encoder_hidden_states=encoded, encoder_attention_mask=mask, use_cache=False
+        ).last_hidden_state
+        return Forward(*_fold_projection(model, output.flatten(0, 1).index_select(0, places)), encoded)
+
+    return run
+
+
+def _fold_projection(model: Model, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return states and a weight whose product is the logits, with the projection's scale and bias folded in."""
+    head = model.family.projection(model.hf)
+    if head.scale != 1:
+        states = states * head.scale
+    if head.bias is None or not bool(head.bias.any()):
+        return states, head.weight
+    # The bias becomes one more column, multiplied by a constant 1.
+    return F.pad(states, (0, 1), value=1.0), torch.cat([head.weight, head.bias[:, None]], dim=1)
+
+
+def _replace_start(batch: Batch, start_ids: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Replace the batch's single start token by the model's start tokens, and shift the target positions."""
+    rows, width = batch.target_input.shape
+    starts = torch.tensor(start_ids, device=batch.target_input.device).expand(rows, -1)
+    inputs = torch.cat([starts, batch.target_input[:, 1:]], dim=1)
+    added = len(start_ids) - 1
+    return inputs, batch.target_places + (batch.target_places // width + 1) * added

@@ -1,31 +1,30 @@
-"""The network that is trained: Hugging Face's Marian, so that any ``transformers`` user can load the result.
+"""The Marian network that is trained from scratch, and access to the trainable weights of any network.
 
-Knows how to make it, run it on a batch, and group its weights for the optimizer; not what the text says.
+Marian is a class of transformers, so any of its users can load the result. Knows nothing of text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import nn
 from torch.optim import AdamW
 from transformers import MarianConfig, MarianMTModel
 
 from lacuna.errors import TrainingError
-from lacuna.models.training.data import Batch
-from lacuna.models.training.loss import lexical_loss, smoothed_cross_entropy, summed_negative_log_likelihood
 from lacuna.models.training.settings import Shape, TrainSettings
-from lacuna.models.training.state import put_weights, trained_weights
 from lacuna.models.training.vocabulary import Vocabulary, read_tables
 
 
 def make_network(
     shape: Shape, vocabulary_size: int, end_id: int, pad_id: int, dropout: float, *, joint: bool = True
 ) -> MarianMTModel:
-    """Return a network with fresh random weights, drawn from torch's generator.
+    """Return a network with random weights, drawn from torch's global generator.
 
     :param vocabulary_size: Rows of an embedding.
-    :param joint: Whether source and target share one embedding; the decoder's is the output projection in any case.
+    :param joint: Whether source and target share one embedding. The output projection is always tied to the decoder's.
     """
     config = MarianConfig(
         vocab_size=vocabulary_size,
@@ -43,7 +42,7 @@ def make_network(
         attention_dropout=0.0,
         activation_dropout=0.0,
         scale_embedding=True,
-        init_std=shape.dimension**-0.5,  # scaled embeddings then have the size of the positions added to them
+        init_std=shape.dimension**-0.5,  # scaled embeddings then have the magnitude of the positions added to them
         share_encoder_decoder_embeddings=joint,
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -53,20 +52,20 @@ def make_network(
         decoder_start_token_id=pad_id,
     )
     network = MarianMTModel(config)
-    _calm_residuals(network)
+    _scale_residuals(network)
     network.config._attn_implementation = "sdpa"
-    # What plain `generate` does for a user who says nothing; without a length it would stop at 20 tokens.
+    # Defaults of transformers' generate(), which would otherwise stop at 20 tokens.
     network.generation_config.max_length = shape.max_positions
     network.generation_config.num_beams = 5
     return network
 
 
 @torch.no_grad()
-def _calm_residuals(network: MarianMTModel) -> None:
-    """Start every layer close to passing on what it got (the scaling of GPT-2).
+def _scale_residuals(network: MarianMTModel) -> None:
+    """Scale down the output of every residual branch, as GPT-2 does, so that each layer starts close to the identity.
 
-    Otherwise each attention, still even, mixes the sentence's mean into all positions, and by the last layer of the
-    encoder they are nearly the same: a small model may then never find out that its source matters.
+    Otherwise attention, which is still uniform, mixes the sentence's mean into all positions, and the states of the
+    last encoder layer are nearly equal: a small model may then never learn to use its source.
     """
     for side in (network.model.encoder, network.model.decoder):
         branches = [
@@ -76,38 +75,9 @@ def _calm_residuals(network: MarianMTModel) -> None:
             weight.mul_(len(branches) ** -0.5)
 
 
-def run_network(network: MarianMTModel, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the states that enter the output projection, real target positions only, and the encoder's states."""
-    output = network.model(
-        input_ids=batch.source,
-        attention_mask=batch.source_mask,
-        decoder_input_ids=batch.target_input,
-        use_cache=False,
-    )
-    states: torch.Tensor = output.last_hidden_state.flatten(0, 1).index_select(0, batch.target_places)
-    return states, output.encoder_last_hidden_state
-
-
-def batch_loss(network: MarianMTModel, batch: Batch, settings: TrainSettings) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (loss to minimize, negative log-likelihood), means over the batch's real target tokens."""
-    states, encoded = run_network(network, batch)
-    weight = network.lm_head.weight
-    loss, likelihood = smoothed_cross_entropy(states, weight, batch.target, settings.label_smoothing)
-    if settings.lexical_weight:
-        owners = batch.target_places // batch.target_input.shape[1]
-        loss = loss + settings.lexical_weight * lexical_loss(encoded, batch.source_mask, weight, batch.target, owners)
-    return loss, likelihood
-
-
-@torch.no_grad()
-def batch_negative_log_likelihood(network: MarianMTModel, batch: Batch) -> float:
-    """Return the plain loss of a batch, summed over its tokens."""
-    return summed_negative_log_likelihood(run_network(network, batch)[0], network.lm_head.weight, batch.target)
-
-
 def make_optimizer(network: MarianMTModel, settings: TrainSettings) -> AdamW:
-    """Return Adam with the decay on matrices only: biases and norms have no scale to lose."""
-    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    """Return AdamW with weight decay on matrices only, not on biases and norms."""
+    weights = trained_weights(network).values()
     groups = [
         {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
@@ -116,7 +86,7 @@ def make_optimizer(network: MarianMTModel, settings: TrainSettings) -> AdamW:
 
 
 def load_network(folder: Path) -> MarianMTModel:
-    """Return the network of a Marian folder, ready to train; positions are a formula and stay as they are."""
+    """Return the network of a Marian folder, ready to train; its sinusoidal positions stay fixed."""
     network = MarianMTModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
     for name, weight in network.named_parameters():
         weight.requires_grad = "embed_positions" not in name
@@ -124,10 +94,10 @@ def load_network(folder: Path) -> MarianMTModel:
 
 
 @torch.no_grad()
-def transplant_weights(folder: Path, network: MarianMTModel, vocabulary: Vocabulary) -> int:
-    """Copy the weights of another Marian folder of the same shape; return how many pieces kept their embedding.
+def copy_weights(folder: Path, network: MarianMTModel, vocabulary: Vocabulary) -> None:
+    """Copy the weights of another Marian folder of the same shape.
 
-    Pieces that the other vocabulary lacks keep their random start.
+    Embeddings are copied by token; tokens that the other vocabulary lacks keep their random embedding.
     """
     try:
         other = load_network(folder)
@@ -136,24 +106,62 @@ def transplant_weights(folder: Path, network: MarianMTModel, vocabulary: Vocabul
         raise TrainingError(f"{folder}: cannot start from it ({error}); name a Marian model folder") from error
     if len(known) != len(vocabulary.tables):
         raise TrainingError(
-            f"{folder}: cannot start from it, for one of the two has joint and the other separate vocabularies; "
+            f"{folder}: cannot start from it, because only one of the two models has a joint vocabulary; "
             "name another, or change --vocabularies"
         )
     theirs, mine = trained_weights(other), trained_weights(network)
     embeddings: dict[str, torch.Tensor] = {}
-    kept = 0
     for name, ids, own in zip(_embedding_names(network), known, vocabulary.tables, strict=True):
         shared = [(number, ids[piece]) for piece, number in own.items() if piece in ids]
         own_rows, other_rows = map(torch.tensor, zip(*shared, strict=True))
         embeddings[name] = mine[name].clone()
         embeddings[name][own_rows] = theirs[name][other_rows]
-        kept += len(shared)
     put_weights(network, theirs | embeddings)
-    return kept
 
 
 def _embedding_names(network: MarianMTModel) -> list[str]:
-    """Name the embeddings: one for both sides, or the encoder's and the decoder's."""
+    """Return the names of the embeddings: one for both sides, or the encoder's and the decoder's."""
     if network.config.share_encoder_decoder_embeddings:
         return ["model.shared.weight"]
     return ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"]
+
+
+def trained_weights(network: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the trainable weights, each once."""
+    return {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
+
+
+def count_parameters(network: nn.Module) -> int:
+    """Count the trainable parameters."""
+    return sum(weight.numel() for weight in trained_weights(network).values())
+
+
+@torch.no_grad()
+def put_weights(network: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Copy weights into a network, whose trainable weights must have the same names and shapes."""
+    own = trained_weights(network)
+    wrong = set(own) ^ set(weights) or {name for name in own if own[name].shape != weights[name].shape}
+    if wrong:
+        raise TrainingError(
+            f"weights do not fit the network: {sorted(wrong)[0]} and {len(wrong) - 1} more differ; "
+            "use the settings that the run was started with"
+        )
+    for name, weight in own.items():
+        weight.copy_(weights[name])
+
+
+def unfreeze(network: nn.Module) -> None:
+    """Make all weights trainable except sinusoidal positions."""
+    network.requires_grad_(True)
+    for module in network.modules():
+        if "Sinusoidal" in type(module).__name__:
+            module.requires_grad_(False)
+
+
+def set_dropout(network: nn.Module, dropout: float) -> None:
+    """Set the dropout of every layer, except within attention and layer dropout, which are separate settings."""
+    for module in network.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = dropout
+        elif isinstance(getattr(module, "dropout", None), float) and "Attention" not in type(module).__name__:
+            module.dropout = dropout  # type: ignore[assignment]

@@ -1,7 +1,8 @@
-"""The vocabulary of a run: sentencepiece for both languages at once, or words and BPE the paper's way.
+"""Vocabularies of models trained from scratch: sentencepiece, or words and BPE.
 
-The first is laid out as Hugging Face's Marian tokenizer expects it; single bytes are pieces too, so no character of a
-user's domain is ever unknown. The second is in :mod:`lacuna.models.tokenization`. Knows nothing of networks.
+The sentencepiece vocabulary serves both languages and has the format of Hugging Face's Marian tokenizer. Single bytes
+are pieces too, so no character is ever unknown. Words and BPE are in :mod:`lacuna.models.tokenization`. Knows nothing
+of networks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lacuna.errors import TrainingError
 from lacuna.files import atomic_path, write_json
 from lacuna.models.tokenization.learning import learn_files
 from lacuna.models.tokenization.tokenizer import END, JOINT, PAD, WORDS_FILE, WordPieces, read_files, splitter_of
+from lacuna.models.training.data import TextEncoder
 from lacuna.models.training.settings import TrainSettings
 from lacuna.records import Languages, SentencePair
 
@@ -28,11 +30,10 @@ _SAMPLE_SENTENCES = 300_000
 _Item = TypeVar("_Item")
 
 
-class Vocabulary(Protocol):
-    """What training needs to know of a vocabulary.
+class Vocabulary(TextEncoder, Protocol):
+    """A vocabulary for training.
 
-    :param size: Rows of an embedding, the same on both sides.
-    :param tables: The ids of each vocabulary: one for both sides, or source and target.
+    :param size: Rows of an embedding, the same for both sides.
     """
 
     size: int
@@ -41,19 +42,13 @@ class Vocabulary(Protocol):
 
     @property
     def tables(self) -> tuple[dict[str, int], ...]:
-        """The ids of each vocabulary."""
-
-    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """Turn source texts into ids, each with its end."""
-
-    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """Turn target texts into ids, each with its end."""
+        """Token ids: one table for both sides, or source and target."""
 
 
 def prepare_vocabulary(
     pairs: Iterable[SentencePair], languages: Languages, settings: TrainSettings
 ) -> Callable[[Path], Vocabulary]:
-    """Read all pairs and return what learns a vocabulary from a sample of them and writes it into a folder."""
+    """Read all pairs; return a function that learns a vocabulary from a sample of them and writes it to a folder."""
     size, seed = settings.shape.vocabulary, settings.seed
     if settings.tokenization == "bpe":
         sampled = sample(pairs, _SAMPLE_SENTENCES // 2, seed)
@@ -68,21 +63,21 @@ def prepare_vocabulary(
 
 
 def open_vocabulary(folder: Path) -> Vocabulary | None:
-    """Return the vocabulary of a model folder; ``None`` where there is none yet, or not all of it."""
+    """Return the vocabulary of a model folder, or ``None`` if it has none or an incomplete one."""
     if (folder / WORDS_FILE).exists():
         return _read_words(folder)
     return Pieces(folder) if all((folder / name).exists() for name in FILES) else None
 
 
 def read_tables(folder: Path) -> tuple[dict[str, int], ...]:
-    """Return the ids of each vocabulary of any Marian folder."""
+    """Return the token ids of a Marian folder: one table for both sides, or source and target."""
     if (folder / WORDS_FILE).exists():
         return _read_words(folder).tables
     return (json.loads((folder / "vocab.json").read_text(encoding="utf-8")),)
 
 
 def check_tokenization(languages: Languages, settings: TrainSettings, folder: Path) -> None:
-    """Refuse languages without a word splitter, and settings that the model in ``folder`` does not have."""
+    """Refuse languages without a word splitter, and a tokenization other than that of the model in ``folder``."""
     if settings.tokenization == "bpe":
         for language in (languages.source, languages.target):
             splitter_of(language)
@@ -114,7 +109,7 @@ def sample(items: Iterable[_Item], size: int, seed: int) -> list[_Item]:
 
 
 def sample_sentences(pairs: Iterable[SentencePair], size: int, seed: int) -> list[str]:
-    """Draw a uniform sample of sentences, source and target alike."""
+    """Draw a uniform sample of the sentences of both sides."""
     return sample(_sides(pairs), size, seed)
 
 
@@ -129,13 +124,13 @@ def train_vocabulary(sentences: Iterable[str], size: int, languages: Languages, 
             model_type="unigram",
             character_coverage=0.9995,
             byte_fallback=True,
-            required_chars=string.printable.strip(),  # placeholders and paths of a domain, rare in general text
+            required_chars=string.printable.strip(),  # for placeholders and paths, which are rare in general text
             split_digits=True,
             bos_id=-1,
             pad_id=-1,
             eos_id=0,
             unk_id=1,
-            num_threads=1,  # the result must not depend on the machine
+            num_threads=1,  # the result must not depend on the number of cores
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -164,23 +159,23 @@ def train_vocabulary(sentences: Iterable[str], size: int, languages: Languages, 
 
 
 class Pieces:
-    """A sentencepiece vocabulary as training uses it: text to ids, many sentences at once."""
+    """A sentencepiece vocabulary for both sides."""
 
     def __init__(self, folder: Path) -> None:
         self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
         self.ids: dict[str, int] = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
         self.end_id, self.pad_id = self.ids[END], self.ids[PAD]
         if self._pieces.vocab_size() != len(self.ids) - 1 or self._pieces.eos_id() != self.end_id:
-            raise TrainingError(f"{folder}: its vocabulary was not made by `lacuna train`; train into another folder")
+            raise TrainingError(f"{folder}: its vocabulary is not one of `lacuna train`; train into another folder")
         self.size = len(self.ids)
 
     @property
     def tables(self) -> tuple[dict[str, int]]:
-        """The ids of the one vocabulary."""
+        """Token ids of both sides."""
         return (self.ids,)
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Turn sentences of either side into ids, each ended by the end-of-sentence piece."""
+        """Encode sentences of either side, each with its end token."""
         encoded: list[list[int]] = self._pieces.encode(list(sentences), add_eos=True)
         return encoded
 
@@ -188,7 +183,7 @@ class Pieces:
 
 
 def _write_words(files: dict[str, bytes], folder: Path) -> WordPieces:
-    """Write a tokenization; the file of words comes last, because its presence means that all are there."""
+    """Write a tokenization. ``words.json`` comes last: it marks the tokenization as complete."""
     for name in sorted(files, key=lambda name: name == WORDS_FILE):
         with atomic_path(folder / name) as temporary:
             temporary.write_bytes(files[name])
