@@ -1,6 +1,6 @@
-"""Whether explanations add up: probabilities from their parts, p_kNN from the neighbors, the score from the tokens.
+"""Consistency of explanations: probabilities and their parts, p_kNN and neighbors, score and tokens.
 
-The score comes from the search, the probabilities from reading the finished translation once more.
+The score comes from beam search, the probabilities from teacher forcing on the finished translation.
 
 Usage: python benchmarks/explanations.py STORE TEST [--combiner FOLDER] [--model MODEL] [--count 200] [--threads 1]
 """
@@ -19,7 +19,7 @@ from lacuna.explanation import Explainer, Explanation
 
 
 def deviations(explanations: list[Explanation]) -> dict[str, float]:
-    """Return the largest deviation from each law, over all tokens."""
+    """Return the largest deviation from each identity, over all tokens."""
     largest = {"p": 0.0, "p from neighbors": 0.0, "p_knn": 0.0, "sum of weights": 0.0}
     scores = [abs(one.score - np.mean(np.log([token.p for token in one.tokens]))) for one in explanations]
     for token in (token for one in explanations for token in one.tokens):
@@ -36,7 +36,7 @@ def deviations(explanations: list[Explanation]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Explain the sentences and print how far the numbers are from adding up."""
+    """Explain the sentences and print the largest deviations."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store")
     parser.add_argument("test")

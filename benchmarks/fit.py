@@ -1,8 +1,8 @@
-"""How long fitting takes beside the dev pass that it needs anyway, and what each combiner makes of a memory.
+"""Time of fitting relative to the dev pass, and perplexity of every combiner.
 
-The first part reads the dev set once, as ``lacuna fit adaptive`` does, and fits; the ratio of the two is to stay below
-0.1. The second part fits all combiners with three quarters of the dev pairs, and measures them on the rest, which none
-of them has seen. Times are CPU seconds of this process.
+The first part times the dev pass and the fit of ``lacuna fit adaptive``; their ratio should stay below 0.1. The second
+part fits all combiners with three quarters of the dev pairs and measures perplexity on the rest, which none of them has
+seen. Times are CPU seconds of this process.
 
     python benchmarks/fit.py DEV --memory STORE [--model MODEL] [--pairs 2000] [--k 8] [--threads 1]
 """
@@ -21,18 +21,16 @@ import torch
 
 from lacuna.combiners import Adaptive, Combiner, Kster
 from lacuna.corpora import read_corpus
+from lacuna.fitting import DevSet, FitKster
 from lacuna.fitting.adaptive import fit_adaptive
-from lacuna.fitting.dev_pass import collect_dev, collect_entries
-from lacuna.fitting.fitters import FitKster
-from lacuna.fitting.kster import fit_kster
-from lacuna.fitting.objective import TokenCache, hold_out, perplexity
-from lacuna.fitting.vanilla import DevRetrievals, tune_vanilla
+from lacuna.fitting.kster import STOPPING_PAIRS, fit_kster
+from lacuna.fitting.objective import hold_out, perplexity
+from lacuna.fitting.token_cache import TokenCache, collect_dev, collect_entries
+from lacuna.fitting.vanilla import DevRetrievals, search_grid
 from lacuna.models import Model, load_model
-from lacuna.records import SentencePair
 from lacuna.translator import Memory, open_memory
 
-WIDEST = 32
-STOPPING_PAIRS = 250
+LARGEST_K = 32
 
 
 def part(cache: TokenCache, rows: torch.Tensor, k: int) -> TokenCache:
@@ -58,20 +56,20 @@ def tuned_vanilla(cache: TokenCache, rows: torch.Tensor, k: int) -> Combiner:
     some = part(cache, rows, k)
     weights = None if some.log_weights is None else some.log_weights.exp().numpy()
     dev = DevRetrievals(some.log_p_gold.numpy(), some.distances.numpy(), some.says_gold.numpy(), weights)
-    return tune_vanilla(dev)[0].combiner
+    return search_grid(dev)[0].combiner
 
 
 def fitted_kster(model: Model, memories: Sequence[Memory], dev: TokenCache, k: int) -> Kster:
-    """Return KSTER, fitted as ``lacuna fit kster`` does."""
+    """Fit KSTER with the settings of ``lacuna fit kster``."""
     entries = collect_entries(model, memories, k, most=FitKster().entries, seed=1)
     _, stopping = hold_out(dev.sentences, STOPPING_PAIRS / len(dev.sentences.unique()), seed=1)
     return fit_kster(entries, part(dev, stopping, k), model.dimension).combiner
 
 
-def measure_speed(model: Model, memories: Sequence[Memory], pairs: Sequence[SentencePair], k: int) -> dict[str, object]:
+def measure_speed(model: Model, memories: Sequence[Memory], dev: DevSet, k: int) -> dict[str, object]:
     """Time the dev pass and the fit."""
     started = time.process_time()
-    cache = collect_dev(model, memories, pairs, k)
+    cache = collect_dev(model, memories, dev, k)
     collected = time.process_time()
     fit = fit_adaptive(cache)
     fitted = time.process_time()
@@ -84,20 +82,18 @@ def measure_speed(model: Model, memories: Sequence[Memory], pairs: Sequence[Sent
     }
 
 
-def measure_quality(
-    model: Model, memories: Sequence[Memory], pairs: Sequence[SentencePair], k: int
-) -> dict[str, dict[str, object]]:
-    """Fit everything on three quarters of the pairs; return the perplexity of the others."""
-    cache = collect_dev(model, memories, pairs, WIDEST, keep_queries=True)
-    dev, test = hold_out(cache.sentences, 0.25, seed=0)
+def measure_quality(model: Model, memories: Sequence[Memory], dev: DevSet, k: int) -> dict[str, dict[str, object]]:
+    """Fit all combiners on three quarters of the pairs; return their perplexity on the rest."""
+    cache = collect_dev(model, memories, dev, LARGEST_K, keep_queries=True)
+    seen, test = hold_out(cache.sentences, 0.25, seed=0)
     systems: dict[str, Combiner | None] = {"model alone": None}
-    for width in sorted({k, Kster.k, WIDEST}):
-        systems[f"vanilla, k up to {width}"] = tuned_vanilla(cache, dev, width)
-        systems[f"adaptive, k {width}"] = fit_adaptive(part(cache, dev, width)).combiner
-    systems[f"kster, k {Kster.k}"] = fitted_kster(model, memories, part(cache, dev, WIDEST), Kster.k)
+    for count in sorted({k, Kster.k, LARGEST_K}):
+        systems[f"vanilla, k up to {count}"] = tuned_vanilla(cache, seen, count)
+        systems[f"adaptive, k {count}"] = fit_adaptive(part(cache, seen, count)).combiner
+    systems[f"kster, k {Kster.k}"] = fitted_kster(model, memories, part(cache, seen, LARGEST_K), Kster.k)
     result: dict[str, dict[str, object]] = {}
     for name, combiner in systems.items():
-        some = part(cache, test, WIDEST if combiner is None else combiner.k)
+        some = part(cache, test, LARGEST_K if combiner is None else combiner.k)
         score = perplexity(some, torch.arange(some.tokens), combiner)
         settings = repr(combiner) if combiner is not None else ""
         result[name] = {"perplexity": round(score, 3), "combiner": settings}
@@ -117,12 +113,12 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     faiss.omp_set_num_threads(arguments.threads)
     model, memories = load_model(arguments.model), [open_memory(path) for path in arguments.memory]
-    pairs = list(islice(read_corpus(arguments.dev), arguments.pairs))
+    dev = DevSet.of(islice(read_corpus(arguments.dev), arguments.pairs))  # timed without a remembered pass
     content = {
         "entries": sum(memory.store.entries for memory in memories),
-        "pairs": len(pairs),
-        "speed": measure_speed(model, memories, pairs, arguments.k),
-        "quality": measure_quality(model, memories, pairs, arguments.k),
+        "pairs": len(dev),
+        "speed": measure_speed(model, memories, dev, arguments.k),
+        "quality": measure_quality(model, memories, dev, arguments.k),
     }
     print(json.dumps(content, indent=2))
 

@@ -1,7 +1,7 @@
-"""Whether ``lacuna gaps`` finds what the model cannot translate: BLEU of the third ranked first against the last.
+"""Quality of the ranking by ``lacuna gaps``: BLEU of the first third compared with that of the last third.
 
-The sentences of the two thirds differ, so the test is a permutation of which sentence belongs to which third: how often
-does chance alone part them so far? BLEU is of the model alone, then with the memory.
+The thirds have different sentences, so a permutation test is used: the p-value is the share of random assignments of
+sentences to the thirds with a difference at least as large. BLEU is given for the model alone and with the memory.
 
 Usage: python benchmarks/gaps.py STORE TEST [--combiner FOLDER] [--calibration FOLDER] [--model MODEL] [--count 300]
 """
@@ -26,13 +26,13 @@ ROUNDS = 10_000
 
 
 def statistics(texts: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """Return what BLEU sums up, one row per sentence."""
+    """Return the BLEU statistics, one row per sentence."""
     extracted = BLEU()._extract_corpus_statistics(texts, [references])
     return np.array(extracted, np.float64)
 
 
-def chance(first: NDArray[np.float64], last: NDArray[np.float64], seed: int = 1) -> float:
-    """Return how often the first third falls as far below the last, or farther, when sentences change places."""
+def permutation_p(first: NDArray[np.float64], last: NDArray[np.float64], seed: int = 1) -> float:
+    """Return the one-sided p-value of a permutation test that the first third has a lower BLEU than the last."""
     both = np.concatenate([first, last])
     total = both.sum(0)
     [low, high] = bleu_of_sums(np.stack([first.sum(0), last.sum(0)]))
@@ -43,7 +43,7 @@ def chance(first: NDArray[np.float64], last: NDArray[np.float64], seed: int = 1)
 
 
 def main() -> None:
-    """Rank, translate with the model alone, compare the thirds."""
+    """Rank the sentences, translate them, and compare the thirds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store")
     parser.add_argument("test")
@@ -72,7 +72,7 @@ def main() -> None:
         low, high, all_ = bleu_of_sums(np.stack([first.sum(0), last.sum(0), rows.sum(0)]))
         print(
             f"{name}: BLEU {all_:.2f}; least known third {low:.2f}, best known third {high:.2f}, "
-            f"p {chance(first, last):.4f} ({ROUNDS:,} permutations)"
+            f"p {permutation_p(first, last):.4f} ({ROUNDS:,} permutations)"
         )
 
 

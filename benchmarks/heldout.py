@@ -1,4 +1,4 @@
-"""BLEU of a model on held-out sets, as its card reports it.
+"""BLEU of a model on held-out sets, as reported in docs/bundled-model.md.
 
 Usage: python benchmarks/heldout.py SET.tsv... [--model MODEL] [--languages de-en]
 """

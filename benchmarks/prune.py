@@ -1,7 +1,7 @@
-"""How long pruning a large store takes, and whether its memory stays small: a made-up store, pruned in a new process.
+"""Time and peak memory of pruning a large synthetic store, in a new process.
 
-Keys are random, columns and margins made up to look like a real store's; all of it lies in a temporary folder and is
-removed at the end. 5,000,000 entries of 256 numbers take 2.7 GB on disk, and the pruned store more beside it.
+Keys, columns and margins are random and similar to those of a real store. The store is in a temporary folder, which is
+removed at the end. 5,000,000 entries with 256-dimensional keys take 2.7 GB on disk, plus the pruned store.
 
     python benchmarks/prune.py [--entries 5000000] [--dimension 256] [--method plac] [--ratio 0.45] [--kind none]
 """
@@ -24,7 +24,7 @@ from lacuna.datastore import BuildSettings, open_store
 from lacuna.datastore.building import finish
 from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.manifest import CorpusRecord, Manifest, ModelRecord, ShardRecord
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from lacuna.pruning import make_pruner, prune_store
 from lacuna.records import Origin, SentencePair
 from lacuna.version import __version__
@@ -33,7 +33,7 @@ VOCABULARY, EOS, LENGTH = 32_000, 0, 25
 
 
 def made_up_columns(sentences: int, first: int, rng: np.random.Generator) -> dict[str, NDArray[np.generic]]:
-    """Make sentences of one length: frequent and rare tokens, 70 in 100 of them known."""
+    """Make sentences of one length with frequent and rare tokens, 70 % of them known."""
     rows = sentences * LENGTH
     position = np.tile(np.arange(LENGTH), sentences)
     values = np.minimum(rng.zipf(1.3, rows), VOCABULARY - 1)
@@ -81,7 +81,7 @@ def write_made_up_store(folder: Path, entries: int, dimension: int) -> None:
 
 
 def prune_once(arguments: argparse.Namespace) -> None:
-    """Prune in this process, and print one JSON object with its peak memory."""
+    """Prune in this process and print one JSON object with the peak memory."""
     into = arguments.prune_once.with_name("pruned")
     wall, cpu = time.monotonic(), time.process_time()
     report = prune_store(
@@ -104,7 +104,7 @@ def prune_once(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Make the store, and prune it in a process of its own."""
+    """Make the store and prune it in a new process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, default=5_000_000)
     parser.add_argument("--dimension", type=int, default=256)

@@ -1,9 +1,8 @@
-"""How many sentences a second ``lacuna serve`` translates for many clients at once, against one after the other.
+"""Throughput of ``lacuna serve`` with many concurrent clients, compared with a single client.
 
-Run ``python benchmarks/serve.py [--memory NAME=STORE] [--combiner NAME=FOLDER]``. Starts a server of its own, asks one
-sentence per request, and takes turns between one client and many, so that whatever else the machine does meets both
-alike. Every answer is compared with what the one client got for the same sentence. Prints JSON; the ratio
-is what counts.
+Run ``python benchmarks/serve.py [--memory NAME=STORE] [--combiner NAME=FOLDER]``. Starts a server, sends one sentence
+per request, and alternates between one client and many, so that other load on the machine affects both. Every answer
+is compared with the one that the single client got for the same sentence. Prints JSON; the main result is the ratio.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ SENTENCES = [
 
 @dataclass
 class Tally:
-    """What a side did: its answers' times, what was wrong, and how long it was at it."""
+    """Results of one side: latencies, errors, differing answers and total time."""
 
     seconds: float = 0.0
     times: list[float] = field(default_factory=list)
@@ -60,7 +59,7 @@ class Tally:
 
 @contextmanager
 def running(options: list[str]) -> Iterator[str]:
-    """Start a server, give its address, and stop it."""
+    """Start a server, yield its address, and stop it."""
     command = [sys.executable, "-m", "lacuna", "serve", "--port", "0", "--json", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -78,7 +77,7 @@ def running(options: list[str]) -> Iterator[str]:
 
 
 def ask(connection: HTTPConnection, text: str) -> str:
-    """Translate a sentence; raises RuntimeError with what the server complained about."""
+    """Translate a sentence; raise RuntimeError with the error message of the server."""
     body = json.dumps({"texts": [text]})
     connection.request("POST", "/api/v1/translate", body, {"Content-Type": "application/json"})
     response = connection.getresponse()
@@ -89,7 +88,7 @@ def ask(connection: HTTPConnection, text: str) -> str:
 
 
 def client(address: str, texts: list[str], until: float, expected: dict[str, str], tally: Tally) -> None:
-    """Ask one sentence after the other; what is not expected yet becomes so."""
+    """Send one sentence after the other; the first answer to a sentence becomes the expected one."""
     connection = HTTPConnection(address, timeout=120)
     for text in cycle(texts):
         start = time.perf_counter()
@@ -107,7 +106,7 @@ def client(address: str, texts: list[str], until: float, expected: dict[str, str
 
 
 def turn(address: str, texts: list[str], seconds: float, clients: int, expected: dict[str, str], tally: Tally) -> None:
-    """Let some clients ask for some seconds, each the sentences in an order of its own."""
+    """Run clients for some seconds, each with its own order of the sentences."""
     start = time.perf_counter()
     orders = [random.Random(number).sample(texts, len(texts)) for number in range(clients)]
     with ThreadPoolExecutor(clients) as pool:
@@ -116,7 +115,7 @@ def turn(address: str, texts: list[str], seconds: float, clients: int, expected:
 
 
 def mean_batch(address: str) -> float:
-    """Read from the server's metrics how many sentences a batch had."""
+    """Return the mean number of sentences per batch from the server's metrics."""
     connection = HTTPConnection(address)
     connection.request("GET", "/metrics")
     lines = connection.getresponse().read().decode().splitlines()
@@ -125,7 +124,7 @@ def mean_batch(address: str) -> float:
 
 
 def summary(alone: Tally, together: Tally, clients: int, batch: float) -> dict[str, Any]:
-    """Put the figures together."""
+    """Return the results as JSON."""
     times = sorted(together.times)
     return {
         "clients": clients,
@@ -144,15 +143,15 @@ def summary(alone: Tally, together: Tally, clients: int, batch: float) -> dict[s
 
 
 def main() -> None:
-    """Read the command line, measure, print."""
+    """Parse the command line, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--model", help="a folder or a hub name; otherwise the bundled model")
+    parser.add_argument("--model", help="a folder or a hub name; default: the bundled model")
     parser.add_argument("--memory", action="append", default=[], metavar="NAME=STORE")
     parser.add_argument("--combiner", action="append", default=[], metavar="NAME=FOLDER")
-    parser.add_argument("--sentences", type=Path, help="a file with one source sentence a line; otherwise made up")
+    parser.add_argument("--sentences", type=Path, help="a file with one source sentence per line")
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=60.0, help="time of the many clients; the one gets half of it")
-    parser.add_argument("--rounds", type=int, default=2, help="times that the sides take turns")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time of the many clients; half for the single one")
+    parser.add_argument("--rounds", type=int, default=2, help="number of alternations")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     options = ["--threads", str(args.threads), *(["--model", args.model] if args.model else [])]

@@ -1,6 +1,6 @@
-"""Files that are either whole or absent: write under a temporary name, fsync, rename.
+"""Write files and folders atomically: temporary name, fsync, rename.
 
-Knows nothing of what the files hold.
+Knows nothing of the content of the files.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lacuna.errors import LacunaError
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; on success it replaces ``path``, on failure it is removed."""
+    """Yield a temporary path next to ``path``; on success it replaces ``path``, on failure it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        # mkstemp makes files private, and so does safetensors; what we publish should follow the user's umask.
+        # mkstemp and safetensors create private files; the published file should follow the user's umask.
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
@@ -40,13 +40,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``folder``; on success it takes that name, on failure it is removed.
+    """Yield a new folder next to ``folder``; on success it is renamed to ``folder``, on failure it is removed.
 
     :param folder: Absent or empty; see :func:`check_unused`.
     """
-    folder = folder.resolve()  # "." has no name of its own
+    folder = folder.resolve()  # "." has no name
     temporary = folder.with_name(f".{folder.name}.new.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(temporary, ignore_errors=True)  # from a run that was killed
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -59,7 +59,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def check_unused(folder: Path, error: type[LacunaError]) -> None:
-    """Refuse a folder that is in use, with an error of the caller's kind; callers ask this before slow work."""
+    """Raise an error of the caller's type if a folder is not empty; call this before slow work."""
     try:
         used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     except OSError as reason:
@@ -69,7 +69,7 @@ def check_unused(folder: Path, error: type[LacunaError]) -> None:
 
 
 def sync(path: Path) -> None:
-    """Force a file's content, or a folder's entries, to disk."""
+    """Flush the content of a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -78,17 +78,17 @@ def sync(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole text file atomically, UTF-8."""
+    """Write a UTF-8 text file atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - JSON is any
-    """Write JSON atomically, indented and with sorted keys so that equal content is equal bytes."""
+    """Write JSON atomically, indented and with sorted keys, so that equal content gives equal bytes."""
     write_text(path, json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def sha256_of(path: Path) -> str:
-    """Hash a file's content without reading it into memory at once."""
+    """Return the SHA-256 hash of a file, reading it block by block."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,22 +1,27 @@
-"""Reading a manifest: a JSON file that says which format it has, and often of what kind it is.
+"""Read manifests: JSON files with a format number, and often a kind.
 
-Read strictly, and in this order: format and kind first, because another format may have other fields. Knows nothing of
-what a manifest describes.
+Reading is strict. Format and kind are checked before the fields, because another format may have other fields. Knows
+nothing of what a manifest describes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lacuna.errors import LacunaError
+from lacuna.files import write_json
+
+# Key of the checksum that a sealed manifest contains.
+_CHECKSUM = "checksum"
 
 
 class Record(BaseModel):
-    """A part of a manifest: a field too many, too few or of another type is an error."""
+    """A part of a manifest. An unknown field, a missing field or a field of another type is an error."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -25,36 +30,79 @@ _R = TypeVar("_R", bound=BaseModel)
 
 
 def read_manifest(path: Path, record: type[_R], error: type[LacunaError], *, missing: str, again: str) -> _R:
-    """Read a manifest, or say why it cannot be trusted, with an error of the caller's kind.
+    """Read a manifest, or raise an error of the caller's type.
 
-    :param record: Has a field ``format`` whose default is the one format that is known; and a field ``kind``, where its
-        default is the only value allowed.
-    :param missing: The whole message where there is no such file.
-    :param again: The way out of everything else, as ``copy or build the store again``.
+    :param record: The fields. The default of ``format``, if there is such a field, is the only format allowed; the same
+        holds for ``kind``.
+    :param missing: The whole message if there is no such file.
+    :param again: The remedy in all other cases, such as ``copy or build the store again``.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text)
-    except (FileNotFoundError, NotADirectoryError) as reason:
-        raise error(missing) from reason
-    except OSError as reason:
-        raise error(f"{path}: cannot be read ({reason.strerror}); check the permissions, or {again}") from reason
-    except ValueError as reason:
-        raise error(f"{path}: not JSON ({reason}); {again}") from reason
-    if not isinstance(content, dict):
-        raise error(f"{path}: content: got {type(content).__name__}; a manifest is one JSON object: {again}")
-    fields = record.model_fields
-    kind = fields["kind"].default if "kind" in fields and not fields["kind"].is_required() else None
+    content = read_object(path, error, missing=missing, again=again)
+    kind, form = (_only_value(record, name) for name in ("kind", "format"))
     if kind is not None and content.get("kind") != kind:
         raise error(f"{path}: of kind {content.get('kind')!r}, not {kind!r}; name another folder, or {again}")
-    if content.get("format") != fields["format"].default:
+    if form is not None and content.get("format") != form:
         raise error(
-            f"{path}: has format {content.get('format')!r}, this version of Lacuna knows format "
-            f"{fields['format'].default}; use the version that wrote it, or {again}"
+            f"{path}: has format {content.get('format')!r}, this version of Lacuna knows format {form}; "
+            f"use the version that wrote it, or {again}"
         )
+    checksum = content.pop(_CHECKSUM, None)
     try:
-        return record.model_validate_json(text)
+        # From text again: strict validation accepts a JSON array for a tuple only if it knows that the input is JSON.
+        manifest = record.model_validate_json(json.dumps(content))
     except ValidationError as reason:
         first = reason.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
         raise error(f"{path}: {place}: {first['msg']}; {again}") from reason
+    if checksum is not None and checksum != _checksum_of(content):
+        raise error(f"{path}: {_EDITED}; {again}")
+    return manifest
+
+
+_EDITED = "edited or damaged, its content does not match its checksum"
+
+
+def write_sealed(path: Path, manifest: BaseModel) -> None:
+    """Write a manifest with a checksum of its own content, so that any later edit is noticed."""
+    content = manifest.model_dump(mode="json", by_alias=True)
+    write_json(path, content | {_CHECKSUM: _checksum_of(content)})
+
+
+def seal_problem(path: Path) -> str | None:
+    """Return what is wrong with a manifest's checksum.
+
+    Manifests without a checksum were written by versions before 0.2, and cannot be checked.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as reason:
+        return f"{path}: cannot be read ({reason})"
+    if not isinstance(content, dict):
+        return f"{path}: content: got {type(content).__name__}; a manifest is one JSON object"
+    checksum = content.pop(_CHECKSUM, None)
+    return None if checksum in (None, _checksum_of(content)) else f"{path}: {_EDITED}"
+
+
+def _checksum_of(content: dict[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def read_object(path: Path, error: type[LacunaError], *, missing: str, again: str) -> dict[str, Any]:
+    """Read a JSON object without checking its fields; parameters as in :func:`read_manifest`."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as reason:
+        raise error(missing) from reason
+    except OSError as reason:
+        raise error(f"{path}: cannot be read ({reason.strerror}); check the permissions, or {again}") from reason
+    except (ValueError, RecursionError) as reason:
+        raise error(f"{path}: not JSON ({reason}); {again}") from reason
+    if not isinstance(content, dict):
+        raise error(f"{path}: content: got {type(content).__name__}; a manifest is one JSON object: {again}")
+    return content
+
+
+def _only_value(record: type[BaseModel], name: str) -> Any:  # noqa: ANN401 - the default of any field
+    field = record.model_fields.get(name)
+    return None if field is None or field.is_required() else field.default

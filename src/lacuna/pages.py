@@ -1,6 +1,6 @@
-"""What every page of HTML that we write has in common: templates beside the code, everything escaped, nothing unfit.
+"""Rendering of HTML pages from templates, with escaping, shared by reports and explanations.
 
-Knows nothing of what a page is about.
+This module does not know the content of a page.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-# What HTML cannot hold: control characters, and halves of surrogate pairs, which UTF-8 cannot hold either.
+# Not allowed in HTML: control characters and lone surrogates.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def page_environment(package: str) -> Environment:
-    """Return what renders the templates of a package; every word that comes into them is escaped."""
+    """Return the Jinja environment of a package's templates; all values are escaped."""
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -28,12 +28,12 @@ def page_environment(package: str) -> Environment:
 
 
 def own_file(environment: Environment, name: str) -> Markup:
-    """Return a style or a script that stands beside the templates, as it is."""
+    """Return a style sheet or script from the template folder, unescaped."""
     loader: Any = environment.loader
     text: str = loader.get_source(environment, name)[0]
     return Markup(text)  # noqa: S704 - our own file
 
 
 def fit_for_html(page: str) -> str:
-    """Put the sign for an unknown character in place of what HTML cannot hold."""
+    """Replace characters that HTML does not allow by U+FFFD."""
     return _UNFIT.sub("\ufffd", page)

@@ -1,4 +1,4 @@
-"""How long work tells how far it is. Functions report to a ``Progress``; only the command line draws one."""
+"""Progress of long work. Functions report to a ``Progress``; only the command line draws one."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told of the work as it goes; says nothing back."""
+    """Receives reports about running work."""
 
     def start(self, what: str, total: float | None = None, unit: str = "") -> None:
-        """Begin one piece of work; ``total`` is None where it cannot be known."""
+        """Start a task; ``total`` is None if it is unknown."""
 
     def advance(self, amount: float = 1.0, note: str = "") -> None:
-        """Count work done; ``note`` is a short text to show beside it."""
+        """Add to the amount of work done; ``note`` is a short text to show next to it."""
 
     def finish(self, note: str = "") -> None:
-        """End the piece of work."""
+        """End the task."""
 
 
 class Silent:
-    """Says nothing: the default of every function."""
+    """Ignores all reports: the default of every function."""
 
     def start(self, what: str, total: float | None = None, unit: str = "") -> None:
         """Ignore."""

@@ -1,4 +1,4 @@
-"""The frozen types that cross borders between rooms. They hold data and know nothing else."""
+"""Frozen data types that several packages share. They have no behavior beyond conversion from and to text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lacuna.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a sentence pair came from, so that an explanation can name it.
+    """The place that a sentence pair comes from, for explanations.
 
-    :param file: The file as the user named it.
-    :param place: Line number (from 1) of a line-based file, otherwise the unit's own id.
-    :param tag: An optional label of the user's: a client, a document, a batch.
+    :param file: The file, as named by the user.
+    :param place: Line number (from 1) in a line-based file, otherwise the id of the unit.
+    :param tag: An optional label chosen by the user: a client, a document, a batch.
     """
 
     file: str
@@ -45,25 +45,25 @@ class Languages:
 
     @classmethod
     def parse(cls, text: str) -> Languages:
-        """Read ``de-en``; regions are written with an underscore (``de-pt_BR``)."""
+        """Parse ``de-en``; regions are written with an underscore (``de-pt_BR``)."""
         source, dash, target = text.partition("-")
         if not (dash and source and target) or "-" in target or source == target:
-            raise SettingError(f"languages: got {text!r}; write two different codes with a dash, as in de-en or zh-en")
+            raise SettingError(f"languages: got {text!r}; write two different codes with a hyphen, as in de-en")
         return cls(source, target)
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """An entry of a memory that voted for a token.
+    """A retrieved entry of a memory.
 
     :param memory: The name of the memory.
     :param entry: The row of the store.
-    :param sentence: The sentence pair it comes from.
-    :param position: The place of the token in that pair's target.
-    :param token: The token it votes for.
-    :param distance: Squared L2 between the query and its key.
+    :param sentence: The id of its sentence pair.
+    :param position: The position of the token in the target of that pair.
+    :param token: The value of the entry.
+    :param distance: Squared L2 distance between the query and its key.
     :param weight: Its share of p_kNN; the weights of a step sum to 1.
-    :param known: Whether the model alone would have been right there.
+    :param known: Whether the model predicts the value without memory.
     """
 
     memory: str
@@ -78,7 +78,7 @@ class Neighbor:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Why one token was chosen: ``p = knn_weight * p_knn + (1 - knn_weight) * p_model``."""
+    """Evidence for one token: ``p = knn_weight * p_knn + (1 - knn_weight) * p_model``."""
 
     token: str
     p: float
@@ -93,10 +93,10 @@ class Step:
 class Translation:
     """A translated sentence.
 
-    :param score: The log-probability of the translation over its length to the power of the length penalty.
-    :param tokens: How many tokens were written, the end token included.
-    :param steps: The evidence of every token, where it was asked for.
-    :param ids: The tokens by number, the end token included.
+    :param score: The log-probability of the translation divided by its length to the power of the length penalty.
+    :param tokens: Number of tokens, the end token included.
+    :param steps: The evidence of every token, if requested.
+    :param ids: The token ids, the end token included.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""A server with the tiny model, and the Chromium of the system."""
+"""A server with the tiny model, and the system's Chromium."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def remember(model: Model, pairs: list[tuple[str, str]], into: Path) -> Memory:
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """Two memories that say different things about the same sentence."""
+    """Two memories with different translations of the same sentence."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("browser")
     model = Zoo(folder).model("marian")
@@ -79,11 +79,11 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any, address: str) -> Iterator[Any]:
-    """A page that may neither complain nor ask anyone else."""
+    """A page that must not log errors or send requests to other servers."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     complaints: list[str] = []
-    # That an answer was an error is the browser's to log, and the page's to show.
+    # The browser logs error responses, which the page shows.
     page.on(
         "console", lambda said: None if "responded with a status of 413" in said.text else complaints.append(said.text)
     )

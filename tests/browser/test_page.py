@@ -1,4 +1,4 @@
-"""The page in a real browser: translate, choose a word, see its neighbors, switch the memory."""
+"""The web page in a real browser: translate, select a word, see its neighbors, switch the memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_view_of_a_memory(page: Any) -> None:
     page.select_option("#which", "houses")
     page.get_by_text("21 keys.").wait_for()
     page.fill("#look", "0")
-    page.click("text=Show its entries")
+    page.click("text=Show entries")
     page.wait_for_selector("#sentence table")
     assert SOURCES[2] in page.inner_text("#sentence")
 
@@ -125,7 +125,7 @@ def test_a_locked_server_asks_for_its_key(chromium: Any, locked_address: str) ->
     page.goto(locked_address)
     page.fill("#key-value", "wrong")
     page.press("#key-value", "Enter")
-    page.get_by_text("That key is not right").wait_for()
+    page.get_by_text("Wrong API key").wait_for()
     page.fill("#key-value", "sesame")
     page.press("#key-value", "Enter")
     translate(page, SOURCES[3])

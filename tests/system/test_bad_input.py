@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Prepare, str]] = {
     "two budgets": (lambda f: train(f / "c.tsv", budget=("--steps", "1", "--hours", "1")), "exactly one"),
     "no languages": (lambda f: ["train", "c.tsv", "--into", "new"], "--languages"),
     "unknown verb": (lambda f: ["trian"], "Did you mean 'train'? (see lacuna --help)"),
-    "malformed languages": (lambda f: train(f / "c.tsv", languages="german"), "de-en"),
+    "malformed languages": (lambda f: train(f / "c.tsv", languages="german"), "two different codes"),
     "threads of nothing": (lambda f: [*train(f / "c.tsv"), "--threads", "0"], "1 or more"),
     "unknown setting": (unknown_setting, "did you mean steps"),
     "nothing to continue": (lambda f: [*train(write_pairs(f / "c.tsv", make_pairs(9))), "--continue"], "no finished"),

@@ -26,14 +26,14 @@ from unit.models.tiny_models import make_marian
 def build(model: Path, corpus: Path, into: Path, wait: float = 0.0) -> None:
     """Build; the tiny model would be done in a moment, so each batch waits, which gives a kill something to hit."""
     torch.set_num_threads(1)
-    decode = Model.force_decode
+    decode = Model.teacher_force
 
     def slow(*arguments: object) -> object:
         time.sleep(wait)
         return decode(*arguments)  # type: ignore[arg-type]
 
     if wait:
-        Model.force_decode = slow  # type: ignore[method-assign, assignment] - in a process of its own, soon dead
+        Model.teacher_force = slow  # type: ignore[method-assign, assignment] - in a process of its own, soon dead
     build_store(load_model(model, device="cpu"), read_corpus(corpus), into, batch_tokens=512, shard_rows=1500)
 
 

@@ -1,4 +1,4 @@
-"""Questions that need a model, memories and scores together: what may be dropped, where to search, what is known."""
+"""Analyses that combine models, memories and scores: pruning choice, knowledge, overviews, and their tables."""
 
 from lacuna.analysis.pruning_choice import PruningChoice, choose_pruning
 

@@ -1,7 +1,6 @@
-"""What the PLAC paper prints (Zhu et al., 2023): its figures as data, to lay beside ours.
+"""The figures of the PLAC paper (Zhu et al., 2023) as data, for comparison with ours.
 
-Numbers are as printed, also where they contradict each other (docs/paper.md); shares are fractions. Knows nothing of
-our own results.
+Numbers are as printed, even where they contradict each other (docs/paper.md); shares are fractions.
 """
 
 from __future__ import annotations
@@ -11,17 +10,17 @@ from dataclasses import dataclass, field
 
 from lacuna.errors import SettingError
 
-# Systems are named as pruning methods are here, and these three.
+# Names of systems: the pruning methods of Lacuna, and these three.
 BASE, FINETUNED, WHOLE = "base", "finetuned", "whole"
 
 
 @dataclass(frozen=True, slots=True)
 class PaperScore:
-    """One line of the main tables (5 and 6).
+    """A row of the main tables (5 and 6).
 
-    :param ratio: The share of entries that were dropped; ``None`` for a system without a memory.
-    :param comet: Of wmt20-comet-da.
-    :param bleu_declined: Whether BLEU has a star: it is significantly below the whole memory's.
+    :param ratio: Share of the entries dropped; ``None`` for a system without a memory.
+    :param comet: COMET by wmt20-comet-da.
+    :param bleu_declined: Whether BLEU is marked as significantly below that of the whole memory.
     :param comet_declined: The same for COMET.
     """
 
@@ -34,9 +33,9 @@ class PaperScore:
 
 @dataclass(frozen=True, slots=True)
 class PaperEntries:
-    """How many entries a datastore has (table 2).
+    """Number of entries of a datastore (table 2).
 
-    :param known_ratio: As printed; Law's is not the ratio of its counts.
+    :param known_ratio: As printed; that of Law is not the ratio of its counts.
     """
 
     known: int
@@ -47,21 +46,21 @@ class PaperEntries:
 
 @dataclass(frozen=True, slots=True)
 class PaperDomain:
-    """What the paper says of one domain.
+    """The figures of one domain.
 
-    :param name: As in experiments: ``opus-law``.
+    :param name: Name in experiment files, such as ``opus-law``.
     :param title: As printed.
     :param train: Sentence pairs (tables 1 and 4).
-    :param entries: Of the datastore; ``None`` where the paper does not say.
+    :param entries: Size of the datastore; ``None`` if the paper does not give it.
     :param min_margin: The paper's k_p (table 11).
-    :param ratio: The share that PLAC drops.
-    :param k: Neighbors of adaptive kNN-MT, the paper's k_a.
-    :param scores: By system (tables 5 and 6).
-    :param index_mb: Size of the index, of the whole and of the pruned memory (table 9); MB are MiB.
-    :param index_saved: As printed.
-    :param reverse: Table 7: by ratio, the change of BLEU with reverse pruning and with PLAC.
-    :param variants: Table 10: by combiner, BLEU with the whole and with the pruned memory.
-    :param by_k: Table 12: by k_a, BLEU with the whole and with the pruned memory.
+    :param ratio: Share of the entries that PLAC drops.
+    :param k: Number of neighbors of adaptive kNN-MT, the paper's k_a.
+    :param scores: Scores by system (tables 5 and 6).
+    :param index_mb: Index size of the whole and of the pruned memory (table 9), in MiB.
+    :param index_saved: Saved share of the index size, as printed.
+    :param reverse: Table 7: change of BLEU with reverse pruning and with PLAC, by ratio.
+    :param variants: Table 10: BLEU with the whole and with the pruned memory, by combiner.
+    :param by_k: Table 12: BLEU with the whole and with the pruned memory, by k_a.
     """
 
     name: str
@@ -240,7 +239,7 @@ PAPER: dict[str, PaperDomain] = {
 
 
 def paper_of(domain: str | None) -> PaperDomain | None:
-    """Return what the paper says of a domain; of no domain, nothing."""
+    """Return the figures of a domain; ``None`` for no domain."""
     if domain is None:
         return None
     if domain not in PAPER:
@@ -249,10 +248,10 @@ def paper_of(domain: str | None) -> PaperDomain | None:
 
 
 def paper_index_bytes(entries: int, dimension: int) -> int:
-    """Return the size that the paper's index would have for a store.
+    """Return the size of the paper's kind of index for a store.
 
-    Its kind is not named there, but IVF4096,PQ64 with ids of 64 bits fits all sizes that are printed: codes and ids,
-    the centers of the lists, and the code books.
+    The paper does not name the kind, but IVF4096,PQ64 with 64-bit ids matches all printed sizes: codes and ids,
+    centroids of the lists, and codebooks.
     """
     lists, codes, words, id_bytes, float_bytes = 4096, 64, 256, 8, 4
     return entries * (codes + id_bytes) + (lists + words) * dimension * float_bytes

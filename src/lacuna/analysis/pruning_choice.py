@@ -1,8 +1,12 @@
-"""Choosing how much of a memory PLAC may drop, on a dev set."""
+"""Choose on a dev set how much of a memory PLAC may drop.
+
+Settings are compared by the log-probability of the dev tokens, computed from one search of the whole memory: neighbors
+that a setting would drop are left out. The best ones are confirmed by BLEU of dev translations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,10 +17,9 @@ from lacuna.errors import SettingError
 from lacuna.evaluation import evaluate_systems
 from lacuna.evaluation.scores import LEVEL
 from lacuna.evaluation.significance import decline_p, resample_sums
-from lacuna.fitting.dev_pass import read_dev
-from lacuna.fitting.vanilla import DevRetrievals, memory_probability, retrieval_columns, tune_vanilla
-from lacuna.index import VectorIndex
-from lacuna.index.base import FilteredIndex
+from lacuna.fitting import DevSet
+from lacuna.fitting.vanilla import DevRetrievals, gold_log_p, retrieval_columns, search_grid
+from lacuna.index import FilteredIndex, VectorIndex
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import EntryTable, Plac
@@ -25,10 +28,10 @@ from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import SentencePair
 from lacuna.translator import Memory, Translator
 
-# Gives BLEU and its p of decline for a setting, or for the whole memory.
-Judge = Callable[["PruningTrial | None"], tuple[float, float]]
+# Returns BLEU of dev and the p-value of its decline, for a setting or (``None``) for the whole memory.
+BleuOfTrial = Callable[["PruningTrial | None"], tuple[float, float]]
 RATIOS = tuple(round(0.05 * step, 2) for step in range(1, 20))
-# Neighbors kept of every dev token: enough that most of the first few remain when others are taken out.
+# Neighbors per dev token: enough that k remain after most of them are dropped.
 _RETRIEVED = 64
 _KS = (4, 8, 16)
 
@@ -37,10 +40,10 @@ _KS = (4, 8, 16)
 class PruningTrial:
     """One setting of PLAC on dev.
 
-    :param log_p: Mean log-probability of the right tokens, from the retrievals of the whole memory.
-    :param p_log_p: Small if that is below the whole memory's by more than chance.
-    :param bleu: Of the translated dev set, where that was done.
-    :param p_bleu: Small if that is below the whole memory's by more than chance.
+    :param log_p: Mean log-probability of the right tokens.
+    :param p_log_p: p-value of its decline against the whole memory.
+    :param bleu: BLEU of dev, if it was translated with this setting.
+    :param p_bleu: p-value of its decline against the whole memory.
     """
 
     min_margin: int
@@ -53,14 +56,15 @@ class PruningTrial:
 
 @dataclass(frozen=True, slots=True)
 class PruningChoice:
-    """What to drop.
+    """The largest ratio without a significant decline.
 
-    :param pruner: ``None`` where nothing can be dropped without a significant loss.
-    :param ratio: The share of entries to drop.
-    :param combiner: The settings of vanilla kNN-MT that were used, tuned on dev with the whole memory.
+    :param pruner: ``None`` if every ratio gives a significant decline.
+    :param ratio: Share of the entries to drop.
+    :param combiner: Settings of vanilla kNN-MT for all trials, tuned on dev with the whole memory.
     :param log_p: Mean log-probability of the right tokens with the whole memory.
-    :param bleu: Of dev with the whole memory.
+    :param bleu: BLEU of dev with the whole memory.
     :param trials: The best setting of every ratio; those that were translated have a BLEU.
+    :param skipped: Dev pairs that were too long for the model; their tokens are not in ``log_p``.
     """
 
     pruner: Plac | None
@@ -69,64 +73,69 @@ class PruningChoice:
     log_p: float
     bleu: float
     trials: tuple[PruningTrial, ...]
+    skipped: int
 
 
 def choose_pruning(
     model: Model,
     memory: Memory,
-    dev: Sequence[SentencePair],
+    dev: DevSet | Iterable[SentencePair],
     *,
     ratios: Sequence[float] = RATIOS,
     min_margins: Sequence[int] = MIN_MARGINS,
     seed: int = 1,
     progress: Progress = SILENT,
 ) -> PruningChoice:
-    """Find the largest ratio that costs nothing significant on dev, and the ``min_margin`` that suits it."""
-    if not dev:
+    """Return the largest ratio without a significant decline on dev, and the best ``min_margin`` for it.
+
+    :param dev: Held-out pairs; a :class:`~lacuna.fitting.DevSet` reuses its pass over the model.
+    """
+    dev = DevSet.of(dev)
+    if not len(dev):
         raise SettingError("dev: no sentence pair; give at least one, and better some hundreds")
     table = StoreEntries(memory.store, SILENT)
     retrieved, entries, sentences = _retrieve(model, memory, dev, progress)
-    combiner = tune_vanilla(retrieved, ks=_KS)[0].combiner
-    whole = _log_p(retrieved, combiner)
+    combiner = search_grid(retrieved, ks=_KS)[0].combiner
+    whole = gold_log_p(retrieved, combiner)
     settings = _possible(table, ratios, min_margins)
     trials: dict[float, PruningTrial] = {}
     progress.start("try settings", len(settings), "settings")
     for min_margin, ratio in settings:
         keep = _keep(table, min_margin, ratio, seed)
-        log_p = _log_p(_without(retrieved, keep[entries] & (entries >= 0), combiner.k), combiner)
+        log_p = gold_log_p(_without(retrieved, keep[entries] & (entries >= 0), combiner.k), combiner)
         trial = PruningTrial(min_margin, ratio, float(log_p.mean()), _decline(sentences, whole, log_p))
         if ratio not in trials or trial.log_p > trials[ratio].log_p:
             trials[ratio] = trial
         progress.advance(1)
     progress.finish()
-    judge = _judge(model, memory, table, dev, combiner, seed, progress)
-    return _confirm(trials, judge, combiner, float(whole.mean()))
+    bleu_of = _bleu_of_trials(model, memory, table, dev.pairs, combiner, seed, progress)
+    pruner, ratio = _confirm(trials, bleu_of)
+    order = tuple(trials[ratio] for ratio in sorted(trials))
+    whole_bleu, _ = bleu_of(None)
+    return PruningChoice(pruner, ratio, combiner, float(whole.mean()), whole_bleu, order, dev.skipped(model))
 
 
-def _confirm(trials: dict[float, PruningTrial], judge: Judge, combiner: Vanilla, log_p: float) -> PruningChoice:
-    """Translate dev with ever less pruned memories until one is as good as the whole."""
-    pruner, chosen = None, 0.0
+def _confirm(trials: dict[float, PruningTrial], bleu_of: BleuOfTrial) -> tuple[Plac | None, float]:
+    """Translate dev with less and less pruned memories until BLEU does not decline significantly."""
     for ratio in sorted((ratio for ratio, trial in trials.items() if trial.p_log_p >= LEVEL), reverse=True):
-        bleu, p = judge(trials[ratio])
+        bleu, p = bleu_of(trials[ratio])
         trials[ratio] = replace(trials[ratio], bleu=bleu, p_bleu=p)
         if p >= LEVEL:
-            pruner, chosen = Plac(trials[ratio].min_margin), ratio
-            break
-    order = tuple(trials[ratio] for ratio in sorted(trials))
-    return PruningChoice(pruner, chosen, combiner, log_p, judge(None)[0], order)
+            return Plac(trials[ratio].min_margin), ratio
+    return None, 0.0
 
 
-def _judge(
+def _bleu_of_trials(
     model: Model,
     memory: Memory,
     table: EntryTable,
-    dev: Sequence[SentencePair],
+    pairs: Sequence[SentencePair],
     combiner: Vanilla,
     seed: int,
     progress: Progress,
-) -> Judge:
-    """Return what gives the BLEU of dev under a setting, and how likely its decline is chance."""
-    sources, references = [pair.source for pair in dev], [pair.target for pair in dev]
+) -> BleuOfTrial:
+    """Translate dev with the whole memory; return a function that does so with a pruned one and compares."""
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def texts(index: VectorIndex) -> list[str]:
         translator = Translator(model, [replace(memory, index=index)], combiner)
@@ -134,7 +143,7 @@ def _judge(
 
     whole = texts(memory.index)
 
-    def judge(trial: PruningTrial | None) -> tuple[float, float]:
+    def bleu_of(trial: PruningTrial | None) -> tuple[float, float]:
         if trial is None:
             pruned = whole
         else:
@@ -142,22 +151,22 @@ def _judge(
         score = evaluate_systems(references, {"whole": whole, "pruned": pruned})[1]
         return score.bleu.value, 1.0 if score.p_decline is None else score.p_decline
 
-    return judge
+    return bleu_of
 
 
 def _retrieve(
-    model: Model, memory: Memory, dev: Sequence[SentencePair], progress: Progress
+    model: Model, memory: Memory, dev: DevSet, progress: Progress
 ) -> tuple[DevRetrievals, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the retrievals of every dev token, the entries found, and the sentence of each token."""
+    """Run the dev pass; return the retrievals, the entries of the neighbors, and the sentence of each token."""
     parts = []
-    for batch in read_dev(model, [memory], dev, min(_RETRIEVED, memory.store.entries), progress=progress):
+    for batch in dev.retrieve(model, [memory], min(_RETRIEVED, memory.store.entries), progress=progress):
         parts.append((*retrieval_columns(batch), batch.found.entries, batch.sentences.numpy()))
     *columns, entries, sentences = map(np.concatenate, zip(*parts, strict=True))
     return DevRetrievals(*columns), entries, sentences
 
 
 def _possible(table: EntryTable, ratios: Sequence[float], min_margins: Sequence[int]) -> list[tuple[int, float]]:
-    """List the settings whose ratio the candidates can reach."""
+    """Return the settings with enough candidates for their ratio."""
     known, margin = table.known, table.margin
     largest = {least: np.count_nonzero(known & (margin >= least)) / max(1, len(known)) for least in min_margins}
     return [(least, ratio) for least in min_margins for ratio in ratios if ratio <= largest[least]]
@@ -168,7 +177,7 @@ def _keep(table: EntryTable, min_margin: int, ratio: float, seed: int) -> NDArra
 
 
 def _without(retrieved: DevRetrievals, kept: NDArray[np.bool_], k: int) -> DevRetrievals:
-    """Take out the neighbors that are not kept, and let the next ones move up."""
+    """Return the k nearest of the neighbors that are kept."""
     order = np.argsort(~kept, axis=1, kind="stable")[:, :k]
     rows = np.arange(len(order))[:, None]
     return DevRetrievals(
@@ -179,16 +188,8 @@ def _without(retrieved: DevRetrievals, kept: NDArray[np.bool_], k: int) -> DevRe
     )
 
 
-def _log_p(retrieved: DevRetrievals, combiner: Vanilla) -> NDArray[np.float64]:
-    """Return the log-probability that model and memory together give each right token."""
-    p_memory, has_any = memory_probability(retrieved, combiner.k, combiner.temperature)
-    share = combiner.knn_weight * has_any
-    p_model = np.exp(retrieved.log_p_gold.astype(np.float64))
-    return np.log(np.maximum((1 - share) * p_model + share * p_memory, 1e-300))
-
-
 def _decline(sentences: NDArray[np.int64], whole: NDArray[np.float64], pruned: NDArray[np.float64]) -> float:
-    """Test whether the right tokens lost probability, by drawing sentences with replacement."""
+    """Return the p-value of a decline of the log-probability, by bootstrap resampling of sentences."""
     count = int(sentences.max()) + 1
     sums = np.stack([np.bincount(sentences, weights=part, minlength=count) for part in (whole, pruned)], axis=1)
     drawn = resample_sums(sums)

@@ -1,6 +1,7 @@
-"""Writing tables for LaTeX, with booktabs. Knows strings only: what they mean is for the caller to say.
+"""Tables with typed columns, checked on creation, and their files: CSV, JSON and LaTeX.
 
-Nothing in a text can act as a command. Text beyond Latin letters is left as it is and needs XeLaTeX or LuaLaTeX.
+LaTeX is written with booktabs, and all text is escaped. Other scripts than Latin need XeLaTeX or LuaLaTeX. This module
+does not know what a table is about.
 """
 
 from __future__ import annotations
@@ -21,93 +22,22 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from lacuna.errors import ReportError
 from lacuna.files import write_json, write_text
 
-OPEN, CLOSE = "⟦", "⟧"
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    # By number, since babel may give the characters themselves another meaning.
-    '"': r"{\char34}",
-    "`": r"{\char96}",
-    # Bare, they would be taken for an option of the line break before them.
-    "[": "{[}",
-    "]": "{]}",
-    "*": "{*}",
-} | {character: f"\\{character}" for character in "%_&#${}"}
-_ESCAPES = str.maketrans(_SPECIAL)
-_UNDERLINED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
-# TeX would join these into a dash, a closing or a low quotation mark.
-_JOINED = re.compile(r"([-',])(?=\1)")
-
-
-def latex_escape(text: str) -> str:
-    """Write a text so that it is set as it stands, on one line; ``⟦stretches⟧`` are underlined."""
-    parts = _UNDERLINED.split(_one_line(text))
-    return "".join(
-        rf"\underline{{{_plain(part)}}}" if number % 2 else _plain(part) for number, part in enumerate(parts)
-    )
-
-
-def _latex_table(
-    caption: str, label: str, columns: str, header: Sequence[str], rows: Sequence[Sequence[str]], note: str
-) -> str:
-    """Put a table together, of parts that are LaTeX already.
-
-    :param columns: As ``tabular`` takes them: ``lrr``.
-    """
-    lines = [
-        r"\begin{table}[htbp]",
-        r"\centering",
-        rf"\caption{{{caption}}}",
-        rf"\label{{{label}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        _row(header),
-        r"\midrule",
-        *map(_row, rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        *([rf"\par\smallskip{{\footnotesize {note}\par}}"] if note else []),
-        r"\end{table}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _one_line(text: str) -> str:
-    """Turn line breaks and control characters, which TeX refuses, into single spaces."""
-    return " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in text).split())
-
-
-def _plain(text: str) -> str:
-    unpaired = text.replace(OPEN, "[[").replace(CLOSE, "]]")
-    return _JOINED.sub(r"\1{}", unpaired.translate(_ESCAPES))
-
-
 Cell = str | int | float | None
 Kind = Literal["text", "count", "share", "score", "number"]
-
+# Text between these is underlined.
+OPEN, CLOSE = "⟦", "⟧"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _NOTHING = "–"
-# Text columns with a longer cell are set as paragraphs, which share this part of the line.
-_LONG, _PARAGRAPHS = 30, 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column.
 
-    :param kind: What its cells are: ``text``; a ``count`` (616,374); a ``share``, a fraction shown in percent (22.8 %);
-        a ``score`` (22.53); or any other ``number``.
-    :param digits: After the point; without it 1 for a share, 2 for a score, and a number's own.
-    :param help: What the column means, in a sentence.
+    :param kind: Type of its cells: ``text``; ``count`` (616,374); ``share``, a fraction shown in percent (22.8 %);
+        ``score`` (22.53); or any other ``number``.
+    :param digits: Digits after the decimal point; by default 1 for a share, 2 for a score, all for a number.
+    :param help: Meaning of the column, in a sentence.
     """
 
     name: str
@@ -118,11 +48,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """How a table is drawn, where it is a figure.
+    """The figure of a table.
 
-    :param x: The column along the axis.
-    :param y: The columns that are drawn.
-    :param group: The column whose values name the series.
+    :param x: Column of the x axis.
+    :param y: Columns with the values.
+    :param group: Column whose values name the series.
     """
 
     kind: Literal["bars", "lines"]
@@ -137,11 +67,11 @@ class Plot:
 class Table:
     """A table.
 
-    :param name: Also the name of its files: small letters, digits, ``-`` and ``_``.
-    :param rows: A cell for each column; ``None`` for nothing to say. In text, ``⟦stretches⟧`` are underlined.
-    :param note: The legend under the table.
-    :param marks: By row and column; ``*`` is a significant decline.
-    :param paper: Which table or figure of the paper this is.
+    :param name: Also the name of its files: lower-case letters, digits, ``-`` and ``_``.
+    :param rows: One cell per column; ``None`` for no value. Text between ``⟦`` and ``⟧`` is underlined.
+    :param note: Text below the table.
+    :param marks: Marks by row and column; ``*`` is a significant decline.
+    :param paper: The table or figure of the paper that this one corresponds to.
     """
 
     name: str
@@ -157,19 +87,19 @@ class Table:
         _check(self)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the table as JSON has it; marks as ``[row, column, mark]``."""
+        """Return the table as JSON, with marks as ``[row, column, mark]``."""
         marks = tuple((*place, self.marks[place]) for place in sorted(self.marks))
         content = {one.name: getattr(self, one.name) for one in fields(self)} | {"marks": marks}
-        return _Record(**content).model_dump(mode="json")
+        return _TableFile(**content).model_dump(mode="json")
 
     @classmethod
-    def from_json(cls, content: Any) -> Table:  # noqa: ANN401 - whatever was read
-        """Read what :meth:`as_json` gave, strictly.
+    def from_json(cls, content: Any) -> Table:  # noqa: ANN401 - any JSON
+        """Read the result of :meth:`as_json` strictly.
 
-        :raises ReportError: It is something else.
+        :raises ReportError: The content is not a table.
         """
         try:
-            record = _Record.model_validate_json(json.dumps(content))
+            record = _TableFile.model_validate_json(json.dumps(content))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "content"
@@ -178,15 +108,15 @@ class Table:
         return cls(**parts | {"marks": {(row, column): mark for row, column, mark in record.marks}})
 
     def to_csv(self) -> str:
-        """Write names and raw values as CSV."""
+        """Return column names and raw values as CSV."""
         text = io.StringIO()
-        writer = csv.writer(text)  # lines end as RFC 4180 says; so a lone "\r" in a cell is quoted too
+        writer = csv.writer(text)  # line ends of RFC 4180, so that a lone "\r" in a cell is quoted too
         writer.writerow([column.name for column in self.columns])
         writer.writerows(self.rows)
         return text.getvalue()
 
     def to_latex(self) -> str:
-        """Write the table as people see it for LaTeX, with booktabs; a mark is raised."""
+        """Return the formatted table as LaTeX with booktabs; marks are superscripts."""
         return _latex_table(
             caption=latex_escape(self.title),
             label=f"tab:{self.name.replace('_', '-')}",
@@ -203,8 +133,8 @@ class Table:
         ]
 
 
-class _Record(BaseModel):
-    """A table as its file has it."""
+class _TableFile(BaseModel):
+    """The JSON file of a table."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -219,7 +149,7 @@ class _Record(BaseModel):
 
 
 def write_table(table: Table, folder: Path) -> None:
-    """Write ``NAME.csv``, ``NAME.tex`` and ``NAME.json`` into a folder, each at once."""
+    """Write ``NAME.csv``, ``NAME.tex`` and ``NAME.json`` into a folder, each atomically."""
     write_text(folder / f"{table.name}.csv", table.to_csv())
     write_text(folder / f"{table.name}.tex", table.to_latex())
     write_json(folder / f"{table.name}.json", table.as_json())
@@ -228,7 +158,7 @@ def write_table(table: Table, folder: Path) -> None:
 def read_table(path: Path) -> Table:
     """Read a table from its JSON file.
 
-    :raises ReportError: There is none, or it is not as it was written.
+    :raises ReportError: The file is missing or is not a table.
     """
     try:
         return Table.from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -241,7 +171,7 @@ def read_table(path: Path) -> Table:
 
 
 def format_cell(cell: Cell, column: Column) -> str:
-    """Show a cell to people."""
+    """Format a cell for display."""
     if cell is None:
         return "" if column.kind == "text" else _NOTHING
     if isinstance(cell, str):
@@ -258,32 +188,13 @@ _SHOW: dict[Kind, Callable[[float, int | None], str]] = {
 }
 
 
-def _latex_cell(cell: Cell, column: Column, mark: str | None) -> str:
-    shown = latex_escape(format_cell(cell, column))
-    if column.kind != "text":
-        shown = re.sub(r"^-", "$-$", shown.replace(r" \%", r"\,\%"))
-    if mark is None:
-        return shown
-    return shown + ("$^*$" if mark == "*" else rf"\textsuperscript{{{latex_escape(mark)}}}")
-
-
-def _alignment(table: Table) -> str:
-    long = [
-        column.kind == "text" and any(len(str(row[place])) > _LONG for row in table.rows)
-        for place, column in enumerate(table.columns)
-    ]
-    width = f"p{{{_PARAGRAPHS / max(1, sum(long)):.2f}\\linewidth}}"
-    short = ["l" if column.kind == "text" else "r" for column in table.columns]
-    return "".join(width if is_long else letter for is_long, letter in zip(long, short, strict=True))
-
-
 def _check(table: Table) -> None:
-    """Refuse what cannot be written and read again."""
+    """Refuse a table that could not be written and read back."""
     if not _NAME.fullmatch(table.name):
-        raise ReportError(f"table: name: got {table.name!r}; allowed are small letters, digits, - and _, as in main")
+        raise ReportError(f"table: name: got {table.name!r}; allowed are a to z, digits, - and _, as in main")
     names = [column.name for column in table.columns]
     if len(set(names)) < len(names):
-        raise ReportError(f"table {table.name}: columns: two have the same name in {names}; name them apart")
+        raise ReportError(f"table {table.name}: columns: two have the same name in {names}; give them different names")
     for number, row in enumerate(table.rows):
         _check_row(table, number, row)
     for number, place in table.marks:
@@ -318,3 +229,92 @@ def _fits(cell: Cell, kind: Kind) -> bool:
     if isinstance(cell, str):
         return kind == "text"
     return isinstance(cell, int) or (isinstance(cell, float) and kind != "count" and math.isfinite(cell))
+
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    # By number, because babel may redefine the characters themselves.
+    '"': r"{\char34}",
+    "`": r"{\char96}",
+    # In braces, because LaTeX reads them as options of the line break before them.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+} | {character: f"\\{character}" for character in "%_&#${}"}
+_ESCAPES = str.maketrans(_SPECIAL)
+_UNDERLINED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+# TeX joins two of these into a dash or a quotation mark.
+_JOINED = re.compile(r"([-',])(?=\1)")
+# Text columns with a longer cell become paragraphs, which share this part of the line width.
+_LONG, _PARAGRAPHS = 30, 0.8
+
+
+def latex_escape(text: str) -> str:
+    """Escape text for LaTeX, on one line; text between ``⟦`` and ``⟧`` is underlined."""
+    parts = _UNDERLINED.split(_one_line(text))
+    return "".join(
+        rf"\underline{{{_plain(part)}}}" if number % 2 else _plain(part) for number, part in enumerate(parts)
+    )
+
+
+def _latex_table(
+    caption: str, label: str, columns: str, header: Sequence[str], rows: Sequence[Sequence[str]], note: str
+) -> str:
+    """Assemble a table from parts that are LaTeX.
+
+    :param columns: Column specification of ``tabular``, such as ``lrr``.
+    """
+    lines = [
+        r"\begin{table}[htbp]",
+        r"\centering",
+        rf"\caption{{{caption}}}",
+        rf"\label{{{label}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        _row(header),
+        r"\midrule",
+        *map(_row, rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *([rf"\par\smallskip{{\footnotesize {note}\par}}"] if note else []),
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _latex_cell(cell: Cell, column: Column, mark: str | None) -> str:
+    shown = latex_escape(format_cell(cell, column))
+    if column.kind != "text":
+        shown = re.sub(r"^-", "$-$", shown.replace(r" \%", r"\,\%"))
+    if mark is None:
+        return shown
+    return shown + ("$^*$" if mark == "*" else rf"\textsuperscript{{{latex_escape(mark)}}}")
+
+
+def _alignment(table: Table) -> str:
+    long = [
+        column.kind == "text" and any(len(str(row[place])) > _LONG for row in table.rows)
+        for place, column in enumerate(table.columns)
+    ]
+    width = f"p{{{_PARAGRAPHS / max(1, sum(long)):.2f}\\linewidth}}"
+    short = ["l" if column.kind == "text" else "r" for column in table.columns]
+    return "".join(width if is_long else letter for is_long, letter in zip(long, short, strict=True))
+
+
+def _one_line(text: str) -> str:
+    """Replace line breaks and control characters, which TeX rejects, by single spaces."""
+    return " ".join("".join(" " if unicodedata.category(c) == "Cc" else c for c in text).split())
+
+
+def _plain(text: str) -> str:
+    unpaired = text.replace(OPEN, "[[").replace(CLOSE, "]]")
+    return _JOINED.sub(r"\1{}", unpaired.translate(_ESCAPES))

@@ -1,4 +1,4 @@
-"""``lacuna evaluate``: scores of translations, and whether they differ from the first system's."""
+"""``lacuna evaluate``: score translations, and test each system against the first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Device, Json, ModelName, OptionalMemoryPaths, Threads, use_threads
+from lacuna.cli.options import Device, Json, ModelName, OptionalMemoryPaths, Threads, parse_languages, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.evaluation import CometScorer, Score, SystemScore, evaluate_files
@@ -35,13 +35,20 @@ def evaluate(
     combiner: Annotated[
         list[Path] | None, typer.Option(help="Folder of lacuna fit: translate with it; may be given several times.")
     ] = None,
-    languages: Annotated[str | None, typer.Option(help="Direction, as in de-en; the target side is scored.")] = None,
-    target: Annotated[str | None, typer.Option(help="Target language, where the direction is not needed.")] = None,
+    languages: Annotated[
+        Languages | None,
+        typer.Option(
+            parser=parse_languages, metavar="SRC-TGT", help="Direction, such as de-en; the target side is scored."
+        ),
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Target language, if the direction is not needed.")] = None,
     comet: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Score with COMET, too: wmt22-comet-da, or a checkpoint's path.")
+        str | None,
+        typer.Option(metavar="MODEL", help="Also score with COMET: wmt22-comet-da, or a path."),
     ] = None,
     comet_python: Annotated[
-        str | None, typer.Option(help=f"Python that has COMET; default: ${PYTHON_VARIABLE}, or that of make comet.")
+        str | None,
+        typer.Option(help=f"Python with COMET; default: ${PYTHON_VARIABLE}, or that of make comet."),
     ] = None,
     samples: Annotated[int, typer.Option(help="Bootstrap samples of the significance test.")] = SAMPLES,
     seed: Annotated[int, typer.Option(help="Seed of the samples; the default is sacreBLEU's.")] = SEED,
@@ -51,9 +58,9 @@ def evaluate(
 ) -> None:
     """Score translations with BLEU, chrF and TER, and test each system's BLEU against the first one's.
 
-    The numbers are sacreBLEU's and come with its signature. For Chinese, Japanese and Korean say the target language.
+    Scores and signatures are those of sacreBLEU. For Chinese, Japanese and Korean, give the target language.
     With --model or --memory the test set is first translated by the model alone, and with every --combiner.
-    COMET needs sources, so a bilingual test set, and an environment of its own: make comet.
+    COMET needs a bilingual test set and a separate environment: make comet.
 
     Example: `lacuna evaluate it/test.tsv plain.txt memory.txt --languages de-en`
 
@@ -62,13 +69,12 @@ def evaluate(
     Example: `lacuna evaluate it/test.tsv full.txt pruned.txt --comet wmt20-comet-da`
     """
     use_threads(threads)
-    direction = Languages.parse(languages) if languages else None
     scorer = _comet_scorer(comet, comet_python, device, threads)
     scores = evaluate_files(
         reference,
         systems or [],
-        translators=_translators(model, memory or [], combiner or [], direction, device),
-        languages=direction,
+        translators=_translators(model, memory or [], combiner or [], languages, device),
+        languages=languages,
         target_language=target,
         comet=scorer,
         samples=samples,
@@ -83,10 +89,10 @@ def evaluate(
 def _translators(
     model: str | None, memories: list[str], combiners: list[Path], languages: Languages | None, device: str
 ) -> dict[str, Translator]:
-    """Open what was named: the model alone, and one translator for every combiner."""
+    """Open the model alone, and one translator for every combiner."""
     if bool(memories) != bool(combiners):
         given, missing = ("--memory", "--combiner") if memories else ("--combiner", "--memory")
-        raise SettingError(f"{given}: given without {missing}; a combiner (lacuna fit) says how to use a memory")
+        raise SettingError(f"{given}: given without {missing}; a memory needs a combiner (lacuna fit)")
     if model is None and not memories:
         return {}
     from lacuna.combiners import load_combiner
@@ -113,7 +119,7 @@ def _print_scores(scores: Sequence[SystemScore], samples: int, seed: int) -> Non
     metrics = [first.bleu, first.chrf, first.ter]
     columns, test = ["system", "BLEU", "chrF", "TER"], ["p", "p decline", ""] if len(scores) > 1 else []
     print_table("Scores", [*columns, *test], [_row(score)[: len(columns + test)] for score in scores])
-    if first.comet is not None:  # a table of its own: beside the others it would not fit a terminal
+    if first.comet is not None:  # a separate table: one more column would not fit on a terminal
         metrics.append(first.comet)
         rows = [_comet_row(score, score.comet, first.comet) for score in scores if score.comet is not None]
         print_table("COMET", ["system", "COMET", *test], [row[: 2 + len(test)] for row in rows])
@@ -121,7 +127,7 @@ def _print_scores(scores: Sequence[SystemScore], samples: int, seed: int) -> Non
     if len(scores) > 1:
         typer.echo(
             f"Paired bootstrap of {'BLEU' if first.comet is None else 'BLEU, and of COMET,'} against the first system, "
-            f"{samples:,} samples, seed {seed}. p: two-sided, a difference as large by chance;\n"
+            f"{samples:,} samples, seed {seed}. p: two-sided, probability of such a difference by chance;\n"
             f"p decline: share of samples in which the system is not worse. "
             f"+ better (p < {LEVEL}), - worse (p decline < {LEVEL})."
         )
@@ -130,7 +136,7 @@ def _print_scores(scores: Sequence[SystemScore], samples: int, seed: int) -> Non
 
 
 def _row(score: SystemScore) -> tuple[str, ...]:
-    # Text of one width, so that the decimal points stand below each other.
+    # Text of one width, so that decimal points are aligned.
     numbers = (f"{one.value:6.2f}" for one in (score.bleu, score.chrf, score.ter))
     return (score.name, *numbers, *_test(score.p_value, score.p_decline, bool(score.better)))
 

@@ -1,75 +1,61 @@
-"""``lacuna explain``: why every token of a translation was chosen, and from which sentences."""
+"""``lacuna explain``, ``calibrate`` and ``gaps``: why each token was chosen, and how confident the model is."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lacuna.cli.options import (
-    BeamWidth,
     CalibrationFolder,
-    CombinerFolder,
-    Device,
+    DevPairs,
     Json,
-    KnnWeight,
-    LanguagesOption,
-    MemoryPaths,
-    ModelName,
-    NeighborCount,
-    Temperature,
-    Threads,
-    use_threads,
+    MemoryOptions,
+    SystemOptions,
+    check_output,
+    expand_bundles,
 )
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.cli.using import check_output, choose_combiner, make_translator
-from lacuna.errors import SettingError
+from lacuna.errors import CalibrationError, CorpusError, SettingError
+from lacuna.files import check_unused, write_text
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from lacuna.explanation import ExplainedNeighbor, ExplainedToken, Explanation
+    from lacuna.explanation import ExplainedNeighbor, ExplainedToken, Explanation, Gap
+    from lacuna.explanation.calibration import CalibrationManifest
 
 
+@expand_bundles
 def explain(
     sentence: Annotated[str, typer.Argument(help="The sentence to translate.")],
-    memory: MemoryPaths,
-    model: ModelName = None,
-    combiner: CombinerFolder = None,
-    k: NeighborCount = None,
-    knn_weight: KnnWeight = None,
-    temperature: Temperature = None,
-    beam: BeamWidth = None,
+    system: SystemOptions,
     target: Annotated[str | None, typer.Option(help="Explain this translation instead of Lacuna's own.")] = None,
     without: Annotated[
-        list[int] | None, typer.Option(help="Id of a sentence that is not to be found; may be given several times.")
+        list[int] | None,
+        typer.Option(help="Id of a sentence that the search must not find; may be given several times."),
     ] = None,
     calibration: CalibrationFolder = None,
     neighbors: Annotated[
         int, typer.Option(min=0, help="Neighbors of each token to print; JSON and HTML have all.")
     ] = 3,
-    html: Annotated[Path | None, typer.Option(help="Write one page of HTML into this file.")] = None,
-    languages: LanguagesOption = None,
-    device: Device = "auto",
-    threads: Threads = None,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML page into this file.")] = None,
     json: Json = False,
 ) -> None:
-    """Say of every token of a translation what model and memory thought, and which sentences it comes from.
+    """Show for every token of a translation what model and memory predict, and which sentences it comes from.
 
     Example: `lacuna explain "Schließen Sie das Fenster." --memory it-store --html why.html`
     """
     from lacuna.explanation import Explainer, load_calibration, render_page
-    from lacuna.files import write_text
 
-    use_threads(threads)
     if not sentence.strip():
         raise SettingError("sentence: got a blank one; write the sentence to translate in quotation marks")
     check_output("--html", html)
-    weighing = choose_combiner(combiner, {"k": k, "knn_weight": knn_weight, "temperature": temperature})
-    sure = load_calibration(calibration) if calibration else None
-    translator = make_translator(model, memory, weighing, beam=beam, languages=languages, device=device)
-    explainer = Explainer(translator, without=without or (), calibration=sure)
+    loaded = load_calibration(calibration) if calibration else None
+    translator = system.translator()
+    explainer = Explainer(translator, without=without or (), calibration=loaded)
     [explanation] = explainer.explain([sentence], None if target is None else [target], progress=BarProgress())
     # A given translation is the same with and without them; only its probabilities differ.
     compared = translator.translate([sentence])[0].text if without and target is None else None
@@ -77,12 +63,71 @@ def explain(
         write_text(html, render_page(explanation, text_with=compared))
     if json:
         return print_json(explanation.as_json() | ({} if compared is None else {"text_with": compared}))
-    _show(explanation, compared, neighbors)
+    _print_explanation(explanation, compared, neighbors)
     if html:
         typer.echo(f"{html}: written")
 
 
-def _show(explanation: Explanation, compared: str | None, neighbors: int) -> None:
+@expand_bundles
+def calibrate(
+    system: MemoryOptions,
+    dev: Annotated[str, typer.Option(help="Dev corpus; none of it may be in the memories.")],
+    into: Annotated[Path, typer.Option(help="Folder for the calibration.")],
+    pairs: DevPairs = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the held-out parts.")] = 1,
+    json: Json = False,
+) -> None:
+    """Fit on a dev set how probable it is that the model is right, given the margin and its own probability.
+
+    Example: `lacuna calibrate --memory it-store --dev dev.tsv --into it-calibration`
+    """
+    from lacuna.fitting import calibrate as fit_calibration
+
+    check_unused(into, CalibrationError)
+    memories, chosen = system.open_memories(), system.read_pairs(dev, pairs)
+    report = fit_calibration(system.load(), memories, chosen, into, seed=seed, progress=BarProgress())
+    if json:
+        return print_json(report.as_json())
+    _print_calibration(report.manifest)
+    typer.echo(f"{into}: written; it uses both features, and was fitted to all dev pairs")
+
+
+@expand_bundles
+def gaps(
+    file: Annotated[Path, typer.Argument(help="Sentences of the domain, one per line.")],
+    system: SystemOptions,
+    calibration: CalibrationFolder = None,
+    top: Annotated[int, typer.Option(min=1, help="Sentences to print; JSON and TSV have all.")] = 20,
+    into: Annotated[
+        Path | None, typer.Option(help="Write all into this TSV file: gap, line, source, translation.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Rank sentences by their gap: those that model and memory cover least should be translated by people next.
+
+    Example: `lacuna gaps new-texts.de --memory it-store --combiner it-adaptive --into next.tsv`
+    """
+    from lacuna.explanation import find_gaps, load_calibration
+    from lacuna.translator.streaming import open_lines
+
+    check_output("--into", into)
+    loaded = load_calibration(calibration) if calibration else None
+    lines = list(open_lines(file))
+    if into is not None and into.exists() and into.samefile(file):
+        raise SettingError(f"--into: got {into}, the file that is read; name another")
+    if not any(line.strip() for line in lines):
+        raise CorpusError(f"{file}: no sentence in it; write one per line")
+    found = find_gaps(system.translator(), lines, calibration=loaded, progress=BarProgress())
+    if into:
+        write_text(into, "".join(_tsv_line(gap) for gap in found))
+    if json:
+        return print_json({"sentences": len(found), "gaps": [gap.as_json() for gap in found]})
+    _print_gaps(found, top)
+    if into:
+        typer.echo(f"{into}: {len(found):,} sentences, the least known first")
+
+
+def _print_explanation(explanation: Explanation, compared: str | None, neighbors: int) -> None:
     lines = [("source", explanation.source), ("translation", explanation.text)]
     if explanation.without:
         lines.append(("left out", ", ".join(f"sentence {sentence}" for sentence in explanation.without)))
@@ -96,19 +141,19 @@ def _show(explanation: Explanation, compared: str | None, neighbors: int) -> Non
     names = ["token", "p", "p model", "p memory", "weight", "margin", "confidence", "model alone"]
     if explanation.confidence is None:
         names.remove("confidence")
-    print_table("Token by token", names, [_row(token) for token in explanation.tokens])
+    print_table("Token by token", names, [_token_row(token) for token in explanation.tokens])
     if neighbors:
-        _show_neighbors(explanation, neighbors)
+        _print_neighbors(explanation, neighbors)
 
 
-def _row(token: ExplainedToken) -> list[str]:
+def _token_row(token: ExplainedToken) -> list[str]:
     numbers = [f"{p:.3f}" for p in (token.p, token.p_model, token.p_knn, token.knn_weight)]
     margin = "" if token.margin is None else f"{token.margin}{'+' if token.margin >= token.margin_cap else ''}"
     sure = [] if token.confidence is None else [f"{token.confidence:.3f}"]
     return [token.token, *numbers, margin, *sure, token.model_token if token.changed else ""]
 
 
-def _show_neighbors(explanation: Explanation, most: int) -> None:
+def _print_neighbors(explanation: Explanation, most: int) -> None:
     from rich.console import Console
     from rich.text import Text
 
@@ -117,10 +162,10 @@ def _show_neighbors(explanation: Explanation, most: int) -> None:
         instead = f", where the model alone would say {token.model_token}" if token.changed else ""
         console.print(Text.assemble("\n", (token.token, "bold"), instead), soft_wrap=True)
         for near in token.neighbors[:most]:
-            console.print(_neighbor(near), soft_wrap=True)
+            console.print(_neighbor_text(near), soft_wrap=True)
 
 
-def _neighbor(near: ExplainedNeighbor) -> Text:
+def _neighbor_text(near: ExplainedNeighbor) -> Text:
     from rich.text import Text
 
     known = "known" if near.known else "unknown"
@@ -131,3 +176,27 @@ def _neighbor(near: ExplainedNeighbor) -> Text:
         (f"[{near.word or ('' if near.after else '⏎')}]", "bold reverse"),
         near.after,
     )
+
+
+def _print_calibration(found: CalibrationManifest) -> None:
+    rows = [(one.name, *(f"{x:.4f}" for x in (one.ece, one.brier, one.sentence_error))) for one in found.measured]
+    print_table(
+        f"{found.tokens:,} dev tokens in {found.sentences:,} sentences, each held out once; "
+        f"the model is right at {found.right:.1%}",
+        ["features", "ECE", "Brier", "sentence error"],
+        rows,
+    )
+
+
+def _tsv_line(gap: Gap) -> str:
+    texts = (" ".join(text.split()) for text in (gap.source, gap.translation))
+    return "\t".join([f"{gap.gap:.6f}", str(gap.line), *texts]) + "\n"
+
+
+def _print_gaps(found: Sequence[Gap], top: int) -> None:
+    rows = [
+        (f"{gap.gap:.3f}", gap.line, f"{gap.p:.3f}", f"{gap.margin:.1f}", f"{gap.distance:.1f}", gap.source)
+        for gap in found[:top]
+    ]
+    title = f"The {len(rows):,} least known of {len(found):,} sentences"
+    print_table(title, ["gap", "line", "p", "margin", "distance", "source"], rows)

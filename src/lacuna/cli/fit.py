@@ -1,90 +1,111 @@
-"""``lacuna fit``: a combiner that suits a model and its memories."""
+"""``lacuna fit`` and ``lacuna tune``: fit a combiner, or find the settings of the vanilla one, on a dev set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Device, Json, LanguagesOption, MemoryPaths, ModelName, Threads, use_threads
-from lacuna.cli.render import BarProgress, print_json
-from lacuna.records import Languages, SentencePair
+from lacuna.cli.options import DevPairs, Json, MemoryOptions, expand_bundles, given, with_default
+from lacuna.cli.render import BarProgress, print_json, print_table
 
 if TYPE_CHECKING:
     from lacuna.combiners.gate import GateManifest
+    from lacuna.fitting.fitters import FitReport
+
+_DEV_PAIRS = 2000
 
 
+@expand_bundles
 def fit(
     combiner: Annotated[str, typer.Argument(metavar="COMBINER", help="vanilla, adaptive or kster (docs/fit.md).")],
-    dev: Annotated[str, typer.Argument(help="Dev corpus, none of which is in the memories.")],
-    memory: MemoryPaths,
+    dev: Annotated[str, typer.Argument(help="Dev corpus; none of it may be in the memories.")],
+    system: MemoryOptions,
     into: Annotated[Path, typer.Option(help="Folder for the combiner.")],
-    model: ModelName = None,
     k: Annotated[
-        int | None, typer.Option(help="Neighbors per token; adaptive: 8, kster: 16, vanilla: the best.")
+        int | None,
+        typer.Option(
+            help=with_default("Neighbors per token; vanilla: the best; adaptive", "lacuna.fitting:FitAdaptive.k")
+            + with_default(" kster", "lacuna.fitting:FitKster.k")
+        ),
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option(help="Divides squared distances; without it, the best (vanilla, adaptive).")
+        float | None, typer.Option(help="Divides squared distances; default: the best (vanilla, adaptive).")
     ] = None,
-    kernel: Annotated[str | None, typer.Option(help="laplacian or gaussian (kster).")] = None,
-    entries: Annotated[int | None, typer.Option(help="Entries to learn from (kster).")] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="At most this many dev pairs.")] = 2000,
+    kernel: Annotated[
+        str | None, typer.Option(help=with_default("laplacian or gaussian (kster)", "lacuna.fitting:FitKster.kernel"))
+    ] = None,
+    entries: Annotated[
+        int | None, typer.Option(help=with_default("Entries to learn from (kster)", "lacuna.fitting:FitKster.entries"))
+    ] = None,
+    pairs: DevPairs = _DEV_PAIRS,
     gate: Annotated[
-        bool, typer.Option("--gate", help="Also fit a gate, which tells where no search is needed (docs/fit.md).")
+        bool, typer.Option("--gate", help="Also fit a gate, which skips searches that are not worth it (docs/fit.md).")
     ] = False,
-    languages: LanguagesOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of what is drawn and of the first weights.")] = 1,
-    device: Device = "auto",
-    threads: Threads = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of samples and initial weights.")] = 1,
     json: Json = False,
 ) -> None:
-    """Fit a combiner on a dev set: how much to listen to the memories, and when.
+    """Fit a combiner on a dev set: how much weight the memories get, and when.
 
     Example: `lacuna fit adaptive dev.tsv --memory it-store --k 8 --into it-adaptive`
     """
-    from lacuna.combiners import load_combiner
-    from lacuna.corpora import read_corpus
-    from lacuna.fitting.dev_pass import ReadOnce
-    from lacuna.fitting.fitters import fit_combiner, make_fitter
-    from lacuna.fitting.gate import add_gate
+    from lacuna.fitting import DevSet, add_gate, fit_combiner, make_fitter
     from lacuna.margin import read_margins
-    from lacuna.models import load_model
-    from lacuna.translator import open_memory
 
-    use_threads(threads)
-    settings = {"k": k, "temperature": temperature, "kernel": kernel, "entries": entries}
-    fitter = make_fitter(combiner, **{name: value for name, value in settings.items() if value is not None})
-    direction = Languages.parse(languages) if languages else None
-    memories = [open_memory(path) for path in memory]
-    chosen: Sequence[SentencePair] = list(islice(read_corpus(dev, languages=direction), pairs))
+    fitter = make_fitter(combiner, **given(k=k, temperature=temperature, kernel=kernel, entries=entries))
+    memories = system.open_memories()
+    chosen = DevSet(system.read_pairs(dev, pairs), remember=gate)
     if gate:
-        chosen = ReadOnce(chosen)  # both combiner and gate read it
         for opened in memories:
-            read_margins(opened.store)  # a store without margins is refused before the slow work
-    loaded = load_model(model, device=device, languages=direction)
-    report = fit_combiner(fitter, loaded, memories, chosen, into, seed=seed, progress=BarProgress())
+            read_margins(opened.store)  # a store without margins is an error before the slow work
+    model = system.load()
+    report = fit_combiner(fitter, model, memories, chosen, into, seed=seed, progress=BarProgress())
     made = None
     if gate:
-        made = add_gate(loaded, memories, load_combiner(into), chosen, seed=seed, progress=BarProgress())
+        made = add_gate(model, memories, report.combiner, chosen, seed=seed, progress=BarProgress())
     if json:
         return print_json(report.as_json() | ({"gate": made.model_dump(mode="json")} if made else {}))
-    chosen_settings = ", ".join(f"{name} {value}" for name, value in report.manifest.settings.items())
+    _print_fit(into, combiner, report)
+    if made:
+        _print_gate(into / "gate", made)
+
+
+@expand_bundles
+def tune(
+    dev: Annotated[str, typer.Argument(help="Dev corpus; none of it may be in the memories.")],
+    system: MemoryOptions,
+    pairs: DevPairs = _DEV_PAIRS,
+    json: Json = False,
+) -> None:
+    """Find k, temperature and knn_weight on a dev set, in one pass over it.
+
+    Example: `lacuna tune dev.tsv --memory it-store`
+    """
+    from lacuna.fitting import tune as find_settings
+
+    memories, chosen = system.open_memories(), system.read_pairs(dev, pairs)
+    trials = find_settings(system.load(), memories, chosen, progress=BarProgress())
+    rows = [(t.combiner.k, t.combiner.temperature, t.combiner.knn_weight, round(t.perplexity, 4)) for t in trials]
+    names = ["k", "temperature", "knn_weight", "perplexity"]
+    if json:
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return print_json({"best": found[0], "trials": found})
+    print_table("Best settings on dev", names, rows[:10])
+
+
+def _print_fit(into: Path, combiner: str, report: FitReport) -> None:
+    settings = ", ".join(f"{name} {value}" for name, value in report.manifest.settings.items())
     typer.echo(
-        f"{into}: {combiner} with {chosen_settings}; dev perplexity {report.fitted.perplexity:.2f}, "
+        f"{into}: {combiner} with {settings}; dev perplexity {report.fitted.perplexity:.2f}, "
         f"of the model alone {report.fitted.model_perplexity:.2f}"
     )
-    if made:
-        typer.echo(
-            f"{into / 'gate'}: searches at {made.searched:.1%} of the steps; BLEU on dev {made.bleu[1]:.2f}, "
-            f"without the gate {made.bleu[0]:.2f} (p of a decline {made.p_decline:.3f}); {_bounds(made)}"
-        )
 
 
-def _bounds(gate: GateManifest) -> str:
-    """Say where a gate searches."""
-    behind = "at every step" if gate.reach is None else f"where a translation is at most {gate.reach:g} nats behind"
-    gain = "" if gate.threshold is None else f" and a gain of {gate.threshold:.3f} nats or more is foretold"
-    return f"it searches {behind}{gain}"
+def _print_gate(folder: Path, gate: GateManifest) -> None:
+    where = "at every step" if gate.reach is None else f"where the score gap is at most {gate.reach:g} nats"
+    gain = "" if gate.threshold is None else f" and the predicted gain is {gate.threshold:.3f} nats or more"
+    typer.echo(
+        f"{folder}: searches at {gate.searched:.1%} of the steps; BLEU on dev {gate.bleu[1]:.2f}, "
+        f"without the gate {gate.bleu[0]:.2f} (p of a decline {gate.p_decline:.3f}); it searches {where}{gain}"
+    )

@@ -1,16 +1,16 @@
-"""``lacuna index``: make the index of a store, and measure what it finds."""
+"""``lacuna index``: build the index of a store, and measure its recall."""
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, ModelName
+from lacuna.cli.options import Json, LanguagesOption, ModelName, ModelOptions
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
+from lacuna.records import Languages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,32 +24,37 @@ if TYPE_CHECKING:
 def index(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the index goes into it.")],
     kind: Annotated[str, typer.Option(help='auto, exact, or a faiss factory string such as "IVF4096,PQ64".')] = "auto",
-    recall: Annotated[bool, typer.Option("--recall", help="Measure the index against exact search.")] = False,
+    recall: Annotated[bool, typer.Option("--recall", help="Measure recall against exact search.")] = False,
     k: Annotated[list[int], typer.Option(help="Neighbors to measure recall at; may be given several times.")] = [8],  # noqa: B006 - Typer copies it
-    sample: Annotated[int, typer.Option(help="Keys drawn as queries for --recall.")] = 500,
-    probes: Annotated[int | None, typer.Option(help="Lists read for each query (IVF kinds).")] = None,
-    ef: Annotated[int | None, typer.Option(help="Candidates kept on a walk through the graph (HNSW kinds).")] = None,
+    sample: Annotated[int, typer.Option(help="Number of keys used as queries for --recall and --tune.")] = 500,
+    probes: Annotated[
+        int | None, typer.Option("--probes", "--nprobe", help="IVF lists that a search reads (IVF kinds).")
+    ] = None,
+    ef: Annotated[
+        int | None, typer.Option("--ef", "--ef-search", help="Size of the candidate list (HNSW kinds).")
+    ] = None,
     rerank: Annotated[
-        int | None, typer.Option(help="Candidates per neighbor that get their true distance; 0 for none.")
+        int | None, typer.Option(help="Candidates per neighbor that are re-ranked by exact distance; 0 for none.")
     ] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Try several kinds and settings on this store and take the quickest.")
+        bool, typer.Option("--tune", help="Try several kinds and settings on this store and take the fastest.")
     ] = False,
     dev: Annotated[
-        str | None, typer.Option(help="Corpus whose decoder states serve as queries for --tune: harder, and truer.")
+        str | None, typer.Option(help="Corpus whose decoder states are the queries for --tune, instead of keys.")
     ] = None,
     model: ModelName = None,
-    least_recall: Annotated[float, typer.Option(help="Share of true neighbors that --tune insists on.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of the training sample and of the drawn queries.")] = 1,
+    languages: LanguagesOption = None,
+    least_recall: Annotated[float, typer.Option(help="Minimum recall for --tune.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Seed of the training sample and of the queries.")] = 1,
     threads: Annotated[int | None, typer.Option(help="CPU threads of faiss; default: all cores.")] = None,
     json: Json = False,
 ) -> None:
-    """Make the index of a store, so that it can be searched; an earlier index is replaced.
+    """Build the index of a store, so that it can be searched; an existing index is replaced.
 
     Example: `lacuna index it/store --kind "IVF4096,PQ64" --recall --k 8 --k 64`
     """
     from lacuna.datastore import open_store
-    from lacuna.index import build_index, measure_recall, open_index
+    from lacuna.index import build_index, measure_recall
     from lacuna.index.faiss import use_threads
     from lacuna.index.recall import best_trial, check_recall, try_indexes
 
@@ -61,15 +66,15 @@ def index(
     trials: list[IndexTrial] = []
     if tune:
         _check_nothing_given(kind, probes, ef, rerank)
-        queries = _decoder_states(opened, dev, model, sample) if dev else None
+        queries = _decoder_states(opened, dev, model, languages, sample) if dev else None
         trials = try_indexes(opened, max(k), sample=sample, seed=seed, queries=queries, progress=progress)
         best = best_trial(trials, least_recall)
-        kind, probes, ef = best.kind, best.probes, best.ef
-        rerank = best.rerank or None
-    report = build_index(opened, kind, seed=seed, probes=probes, ef=ef, rerank=rerank, progress=progress)
+        kind, probes, ef = best.kind, best.settings.nprobe, best.settings.ef_search
+        rerank = best.settings.rerank or None
+    report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
     measured = None
     if recall:
-        measured = measure_recall(opened, open_index(opened), k, sample=sample, seed=seed, progress=progress)
+        measured = measure_recall(opened, report.index, k, sample=sample, seed=seed, progress=progress)
     if json:
         tried = [trial.as_json() for trial in trials]
         return print_json({**report.as_json(), "recall": measured.as_json() if measured else None, "tried": tried})
@@ -78,18 +83,19 @@ def index(
     _print_report(report, measured)
 
 
-def _decoder_states(store: Store, dev: str, model: str | None, most: int) -> NDArray[np.float32]:
-    """Read a dev set through the model that built the store; give at most so many states."""
+def _decoder_states(
+    store: Store, dev: str, model: str | None, languages: Languages | None, most: int
+) -> NDArray[np.float32]:
+    """Run the model over a dev set with teacher forcing; return at most ``most`` decoder states."""
     import numpy as np
 
-    from lacuna.corpora import read_corpus
-    from lacuna.fitting.dev_pass import ReadOnce
-    from lacuna.models import load_model
+    from lacuna.fitting import DevSet
 
-    loaded = load_model(model)
-    store.check_model(loaded.fingerprint)
-    pairs = list(islice(read_corpus(dev, languages=loaded.languages), most))  # each has a state at least
-    states = [batch.forced.keys.float().cpu().numpy() for batch in ReadOnce(pairs).forced(loaded, 32)]
+    options = ModelOptions(model=model, languages=languages)
+    loaded = options.load()
+    store.check_model(loaded)
+    pairs = options.read_pairs(dev, most)  # each has one state or more
+    states = [batch.outputs.keys.numpy() for batch in DevSet.of(pairs).teacher_force(loaded)]
     return np.concatenate(states)[:: max(1, sum(map(len, states)) // most)][:most]
 
 
@@ -114,7 +120,8 @@ def _print_trials(trials: list[IndexTrial], k: int) -> None:
 
 
 def _settings(trial: IndexTrial) -> tuple[tuple[str, int | None], ...]:
-    return (("probes", trial.probes), ("ef", trial.ef), ("rerank", trial.rerank))
+    settings = trial.settings
+    return (("probes", settings.nprobe), ("ef", settings.ef_search), ("rerank", settings.rerank))
 
 
 def _print_report(report: IndexReport, measured: RecallReport | None) -> None:
@@ -125,7 +132,7 @@ def _print_report(report: IndexReport, measured: RecallReport | None) -> None:
         ("why", made.why),
         ("entries", f"{made.rows:,}"),
         ("dimension", made.dimension),
-        ("size", f"{size / 2**20:,.1f} MiB" if size else "none: the keys are searched themselves"),
+        ("size", f"{size / 2**20:,.1f} MiB" if size else "none: searches read the keys"),
     ]
     rows += [(name, value) for name, value in (("probes", made.probes), ("ef", made.ef)) if value is not None]
     rows += [("rerank", f"{made.rerank} candidates per neighbor" if made.rerank else "no"), ("seed", made.seed)]

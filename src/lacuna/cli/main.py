@@ -1,43 +1,46 @@
-"""The ``lacuna`` command: gathers the verbs, and turns errors into exit codes.
+"""The ``lacuna`` command: the list of verbs, and the mapping from errors to exit codes.
 
-Exit codes: 0 done; 2 the user can mend it (one line on stderr); 1 our fault (traceback); 130 interrupted.
+Exit codes: 0 done; 2 the user can fix it (one line on stderr); 1 a bug (traceback); 130 interrupted; 141 the reader of
+stdout has closed it, as in ``lacuna translate | head``.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import typer
 
-from lacuna.cli import (
-    calibrate,
-    demo,
-    evaluate,
-    explain,
-    fetch,
-    finetune,
-    fit,
-    gaps,
-    importing,
-    index,
-    margin,
-    prune,
-    report,
-    reproduce,
-    serve,
-    store,
-    train,
-    translate,
-)
+from lacuna.cli import evaluate, explain, fetch, fit, index, margin, prune, reproduce, serve, store, train, translate
+from lacuna.cli.options import VerbCommand
 from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.version import __version__
 
 _INTERRUPTED = 130
-# Every complaint about the words of a command is of this class, for which Typer has no name of its own.
+_STDOUT_CLOSED = 141
+# The base class of all errors in the arguments of a command, which Typer does not export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+_RESUMES = "the same command resumes from the work that is finished"
+_STARTS_OVER = "the same command starts from the beginning"
+# The message after Ctrl-C, for each verb. A test interrupts the verbs and runs them again.
+INTERRUPTED: dict[str, str] = {
+    "fetch": "downloaded packages are cached; the same command downloads the others",
+    "train": _RESUMES,
+    "finetune": _RESUMES,
+    "build": _RESUMES,
+    "margin": _RESUMES,
+    "reproduce": _RESUMES,
+    "demo": _RESUMES,
+    "fit": f"{_STARTS_OVER}; remove the folder first if the combiner is already in it",
+    "translate": "all translations printed so far are complete; the same command starts from the first line",
+    "serve": "the server has stopped",
+}
 
 app = typer.Typer(
     name="lacuna",
@@ -48,27 +51,38 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("fetch")(fetch.fetch)
-app.command("train")(train.train)
-app.command("finetune")(finetune.finetune)
-app.command("import")(importing.import_)
-app.command("build")(store.build)
-app.command("index")(index.index)
-app.command("inspect")(store.inspect)
-app.command("verify")(store.verify)
-app.command("margin")(margin.margin)
-app.command("prune")(prune.prune)
-app.command("tune")(translate.tune)
-app.command("fit")(fit.fit)
-app.command("translate")(translate.translate)
-app.command("evaluate")(evaluate.evaluate)
-app.command("explain")(explain.explain)
-app.command("calibrate")(calibrate.calibrate)
-app.command("gaps")(gaps.gaps)
-app.command("reproduce")(reproduce.reproduce)
-app.command("report")(report.report)
-app.command("serve")(serve.serve)
-app.command("demo")(demo.demo)
+VERBS: dict[str, Callable[..., None]] = {
+    "fetch": fetch.fetch,
+    "train": train.train,
+    "finetune": train.finetune,
+    "import": store.import_,
+    "build": store.build,
+    "index": index.index,
+    "inspect": store.inspect,
+    "verify": store.verify,
+    "margin": margin.margin,
+    "prune": prune.prune,
+    "tune": fit.tune,
+    "fit": fit.fit,
+    "translate": translate.translate,
+    "evaluate": evaluate.evaluate,
+    "explain": explain.explain,
+    "calibrate": explain.calibrate,
+    "gaps": explain.gaps,
+    "reproduce": reproduce.reproduce,
+    "report": reproduce.report,
+    "serve": serve.serve,
+    "demo": reproduce.demo,
+}
+for _name, _verb in VERBS.items():
+    app.command(_name, cls=VerbCommand)(_verb)
+
+
+@dataclass
+class Invocation:
+    """The verb that was invoked; empty if there was none."""
+
+    verb: str = ""
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,13 +93,15 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Adapt a translation model to a domain with a searchable memory, and keep only what the model needs."""
+    context.ensure_object(Invocation).verb = context.invoked_subcommand or ""
 
 
 def main() -> None:
-    """Run the command line and exit with the code that says how it went."""
+    """Run the command line and exit with the right code."""
     code, complaint = _run()
     if complaint:
         typer.echo(f"lacuna: {' '.join(complaint.split())}", err=True)
@@ -93,19 +109,28 @@ def main() -> None:
 
 
 def _run() -> tuple[int, str]:
-    """Run a verb; return the exit code, and what is to be said on stderr."""
+    """Run a verb; return the exit code and the message for stderr."""
     warnings.showwarning = _show_warning
+    invocation, stdout = Invocation(), sys.stdout
     try:
-        code: int = app(prog_name="lacuna", standalone_mode=False) or 0
+        code: int = app(prog_name="lacuna", standalone_mode=False, obj=invocation) or 0
+        stdout.flush()
     except LacunaError as error:
         return 2, str(error)
     except _UsageError as error:
         return 2, _usage_text(error)
+    except (BrokenPipeError, SystemExit) as error:
+        # Typer and rich turn a broken pipe into SystemExit.
+        if not isinstance(error.__context__ or error, BrokenPipeError):
+            raise
+        # Python flushes stdout once more at exit, which must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+        return _STDOUT_CLOSED, ""
     finally:
         stop_bar()
     # Typer itself turns Ctrl-C into this code.
     if code == _INTERRUPTED:
-        return code, "interrupted; what was finished is kept, the same command goes on from there"
+        return code, f"interrupted; {INTERRUPTED.get(invocation.verb, _STARTS_OVER)}"
     return code, ""
 
 
@@ -117,7 +142,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Say our own warnings in one line, without the place in the code; others as Python does."""
+    """Print our own warnings as one line, without the place in the code; others as Python does."""
     if issubclass(category, LacunaWarning):
         typer.echo(f"lacuna: note: {message}", err=True)
     else:
@@ -125,5 +150,5 @@ def _show_warning(
 
 
 def _usage_text(error: Any) -> str:  # noqa: ANN401 - see _UsageError
-    message: str = error.format_message()  # empty where the help was shown instead
+    message: str = error.format_message()  # empty if the help was shown instead
     return message and f"{message.removesuffix('.')} (see {error.ctx.command_path} --help)"

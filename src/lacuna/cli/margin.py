@@ -1,4 +1,4 @@
-"""``lacuna margin``: measure how much of each entry's neighborhood the model knows."""
+"""``lacuna margin``: measure the knowledge margin of every entry."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, Threads, use_threads
+from lacuna.cli.options import Json, Threads, use_threads, with_default
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
-from lacuna.margin.manifest import MAX_MARGIN, Approximate
+from lacuna.margin.storage import MAX_MARGIN, Approximate
 
 if TYPE_CHECKING:
     from lacuna.margin import MarginReport
@@ -19,15 +19,22 @@ if TYPE_CHECKING:
 
 def margin(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the margins go into it.")],
-    max_margin: Annotated[int, typer.Option(help="Larger margins count as this.")] = MAX_MARGIN,
-    approximate: Annotated[bool, typer.Option("--approximate", help="Look for neighbors only nearby.")] = False,
-    probes: Annotated[int | None, typer.Option(help="Lists of entries that count as nearby (--approximate).")] = None,
+    max_margin: Annotated[int, typer.Option(help="Margins are counted up to this bound.")] = MAX_MARGIN,
+    approximate: Annotated[bool, typer.Option("--approximate", help="Search only the nearest lists.")] = False,
+    probes: Annotated[
+        int | None,
+        typer.Option(
+            "--probes",
+            "--nprobe",
+            help=with_default("Lists that are searched (--approximate)", "lacuna.margin.storage:Approximate.nprobe"),
+        ),
+    ] = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Measure the knowledge margin of every entry: its nearest known neighbors up to the first unknown one.
+    """Measure the knowledge margin of every entry: the number of nearest neighbors before the first unknown one.
 
-    Killed at any moment, the same command goes on where it was. Approximate margins are compared with exact ones on a
+    If it is interrupted or killed, the same command resumes. Approximate margins are compared with exact ones on a
     sample.
 
     Example: `lacuna margin it/store --max-margin 2048`
@@ -36,11 +43,11 @@ def margin(
     from lacuna.margin import measure_margin
 
     if probes is not None and not approximate:
-        raise SettingError(f"--probes: got {probes} without --approximate; exact margins look at all entries")
+        raise SettingError(f"--probes: got {probes} without --approximate; exact margins search all entries")
     use_threads(threads)
     settings = None
     if approximate:
-        settings = Approximate() if probes is None else Approximate(probes=probes)
+        settings = Approximate() if probes is None else Approximate(nprobe=probes)
     report = measure_margin(open_store(store), max_margin, approximate=settings, progress=BarProgress())
     if json:
         return print_json(report.as_json())
@@ -48,7 +55,7 @@ def margin(
 
 
 def print_histogram(title: str, histogram: dict[str, dict[str, int]]) -> None:
-    """Write a table of entries by margin; bins are named by their least margin, and reach up to the next."""
+    """Print the number of entries by margin. A bin is named by its smallest margin and reaches up to the next."""
     least = [int(name) for name in histogram]
     names = [f"{one}" if one + 1 == after else f"{one} to {after - 1}" for one, after in pairwise(least)]
     names += [f"{one} or more" for one in least[-1:]]
@@ -62,8 +69,8 @@ def _print_report(report: MarginReport) -> None:
     if made.agreement is not None:
         same = ", ".join(f"{share:.1%} at {least}" for least, share in made.agreement.decisions.items())
         typer.echo(
-            f"of {made.agreement.entries:,} entries {made.agreement.equal:.1%} have the exact margin; pruning would "
-            f"decide alike about known ones, by min_margin: {same}"
+            f"of {made.agreement.entries:,} entries {made.agreement.equal:.1%} have the exact margin; pruning decides "
+            f"the same about known ones, by min_margin: {same}"
         )
     if report.measured:
         typer.echo(f"{report.path}: written in {report.seconds:.1f} s")

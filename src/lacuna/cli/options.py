@@ -1,44 +1,263 @@
-"""Options that several verbs share, each written once."""
+"""Options that verbs share, bundles of them, and opening what they name. Does not know any verb."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
-from lacuna.errors import SettingError
+from lacuna.errors import LacunaError, SettingError
+from lacuna.records import Languages, SentencePair
 
-ModelName = Annotated[str | None, typer.Option("--model", help="Model folder or hub name; the bundled one without it.")]
-_MEMORY = typer.Option("--memory", help="Store folder; may be given several times.")
-MemoryPaths = Annotated[list[str], _MEMORY]
-OptionalMemoryPaths = Annotated[list[str] | None, _MEMORY]
+if TYPE_CHECKING:
+    from lacuna.combiners import Combiner, Gate
+    from lacuna.models import Model
+    from lacuna.translator import Memory, Translator
+
+
+def with_default(text: str, path: str) -> str:
+    """Return a help text that names a default, read from the code when the help is shown.
+
+    :param path: ``module:Class.field`` of a dataclass, or ``module:NAME``. It is not imported before, since modules
+        that import torch would make every command slow to start.
+    """
+    return f"{text} (default {{{path}}})."
+
+
+class VerbCommand(TyperCommand):
+    """A command whose help texts are completed by the defaults that :func:`with_default` names."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's own types
+        """Write the help."""
+        for parameter in self.params:
+            text = getattr(parameter, "help", None)
+            if text:
+                parameter.help = re.sub(r" \(default \{([\w.]+:[\w.]+)\}\)", _default_text, text)  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
+
+def _default_text(found: re.Match[str]) -> str:
+    module, _, path = found[1].partition(":")
+    name, _, attribute = path.partition(".")
+    try:
+        value = getattr(import_module(module), name)
+    except ImportError:  # the module needs an extra that is not installed
+        return ""
+    if attribute:
+        value = next(one.default for one in fields(value) if one.name == attribute)
+    return f" (default {value})"
+
+
+def parse_languages(text: str) -> Languages:
+    """Read a direction such as ``de-en``."""
+    try:
+        return Languages.parse(text)
+    except LacunaError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+ModelName = Annotated[str | None, typer.Option("--model", help="Model folder or hub name; default: the bundled model.")]
+MemoryPaths = Annotated[list[str], typer.Option("--memory", help="Store folder; may be given several times.")]
+OptionalMemoryPaths = Annotated[
+    list[str] | None, typer.Option("--memory", help="Store folder; may be given several times.")
+]
 CombinerFolder = Annotated[
     Path | None, typer.Option("--combiner", help="Folder of lacuna fit, instead of --k, --knn-weight, --temperature.")
 ]
-NeighborCount = Annotated[int | None, typer.Option("--k", help="Neighbors per token (8).")]
-KnnWeight = Annotated[
-    float | None, typer.Option("--knn-weight", help="Share of the memory: 0 is the model alone (0.5).")
+NeighborCount = Annotated[
+    int | None, typer.Option("--k", help=with_default("Neighbors per token", "lacuna.combiners:Vanilla.k"))
 ]
-Temperature = Annotated[float | None, typer.Option("--temperature", help="Divides squared distances (10).")]
-BeamWidth = Annotated[int | None, typer.Option("--beam", help="Beam width (5).")]
+KnnWeight = Annotated[
+    float | None,
+    typer.Option(
+        "--knn-weight",
+        help=with_default("Share of the kNN distribution; 0 is the model alone", "lacuna.combiners:Vanilla.knn_weight"),
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        "--temperature", help=with_default("Divides squared distances", "lacuna.combiners:Vanilla.temperature")
+    ),
+]
+BeamWidth = Annotated[
+    int | None, typer.Option("--beam", help=with_default("Beam width", "lacuna.decoding:BeamSettings.beam"))
+]
 CalibrationFolder = Annotated[
     Path | None, typer.Option("--calibration", help="Folder of lacuna calibrate, for confidence.")
 ]
-LanguagesOption = Annotated[str | None, typer.Option("--languages", help="Direction, as in de-en.")]
+LanguagesOption = Annotated[
+    Languages | None,
+    typer.Option("--languages", parser=parse_languages, metavar="SRC-TGT", help="Direction, such as de-en."),
+]
+DevPairs = Annotated[int, typer.Option("--pairs", min=1, help="Maximum number of dev pairs.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads; default: all cores.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+def expand_bundles(verb: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter whose type is a dataclass by the options that are its fields."""
+    parameters: list[inspect.Parameter] = []
+    bundles: dict[str, type] = {}
+    for parameter in inspect.signature(verb, eval_str=True).parameters.values():
+        if is_dataclass(parameter.annotation) and isinstance(parameter.annotation, type):
+            bundles[parameter.name] = parameter.annotation
+            parameters += _options_of(parameter.annotation)
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    names = [parameter.name for parameter in parameters]
+
+    @functools.wraps(verb)
+    def run(*values: Any, **options: Any) -> None:  # noqa: ANN401 - whatever the verb takes
+        options |= dict(zip(names, values, strict=False))
+        for name, bundle in bundles.items():
+            given = {one.name: options.pop(one.name) for one in fields(bundle) if one.name in options}
+            options[name] = bundle(**given)
+        verb(**options)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _options_of(bundle: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(bundle, include_extras=True)
+    parameters = []
+    for one in fields(bundle):
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        default = inspect.Parameter.empty if default is MISSING else default
+        parameter = inspect.Parameter(
+            one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[one.name]
+        )
+        parameters.append(parameter)
+    return parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Options of every verb that runs a model."""
+
+    model: ModelName = None
+    languages: LanguagesOption = None
+    device: Device = "auto"
+    threads: Threads = None
+
+    def load(self) -> Model:
+        """Load the model; torch and transformers are slow to import, so not before this."""
+        from lacuna.models import load_model
+
+        use_threads(self.threads)
+        return load_model(self.model, device=self.device, languages=self.languages)
+
+    def read_pairs(self, corpus: str, most: int) -> list[SentencePair]:
+        """Read the first pairs of a corpus."""
+        from lacuna.corpora import read_corpus
+
+        return list(islice(read_corpus(corpus, languages=self.languages), most))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions(ModelOptions):
+    """Options of every verb that needs memories."""
+
+    memory: MemoryPaths
+
+    def open_memories(self) -> list[Memory]:
+        """Open memories under the names of their folders; under the whole path where two folders have one name."""
+        from lacuna.translator import open_memory
+
+        names = [Path(path).name for path in self.memory]
+        return [
+            open_memory(path, path if names.count(name) > 1 else name)
+            for path, name in zip(self.memory, names, strict=True)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemOptions(MemoryOptions):
+    """Options of every verb that translates with memories."""
+
+    combiner: CombinerFolder = None
+    k: NeighborCount = None
+    knn_weight: KnnWeight = None
+    temperature: Temperature = None
+    beam: BeamWidth = None
+
+    def translator(self, *, length_penalty: float | None = None, gate: bool = False, int8: bool = False) -> Translator:
+        """Open the model, the memories and the combiner."""
+        from lacuna.decoding import BeamSettings
+        from lacuna.translator import Translator
+
+        combiner = self._combiner()
+        beam = BeamSettings(**given(beam=self.beam, length_penalty=length_penalty))
+        memories = self.open_memories()
+        check_k(combiner.k, memories)
+        opened = self._gate(memories) if gate else None
+        return Translator(self.load(), memories, combiner, beam, gate=opened, int8=int8)
+
+    def _combiner(self) -> Combiner:
+        """Open the fitted combiner, or create a vanilla one."""
+        from lacuna.combiners import Vanilla, load_combiner
+
+        settings = given(k=self.k, knn_weight=self.knn_weight, temperature=self.temperature)
+        if self.combiner is None:
+            return Vanilla(**settings)
+        if settings:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in settings)
+            raise SettingError(f"{names}: given with --combiner, which has its own; leave one of them out")
+        return load_combiner(self.combiner)
+
+    def _gate(self, memories: Sequence[Memory]) -> Gate:
+        from lacuna.combiners import load_gate
+
+        if self.combiner is None or not memories:
+            raise SettingError("--gate: a gate belongs to a fitted combiner; give --memory and --combiner as well")
+        return load_gate(self.combiner)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionalSystemOptions(SystemOptions):
+    """The same for a verb that also translates without memories."""
+
+    memory: MemoryPaths = field(default_factory=list)
+
+
+def given(**options: Any) -> dict[str, Any]:  # noqa: ANN401 - options of any type
+    """Drop options that were not given, so that their defaults apply."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def check_k(k: int, memories: Sequence[Memory]) -> None:
+    """Raise if k is larger than the number of entries: a search could not return that many neighbors."""
+    entries = sum(memory.store.entries for memory in memories)
+    if memories and k > entries:
+        raise SettingError(f"k: got {k:,}, but there are only {entries:,} entries; allowed is 1 to {entries:,}")
 
 
 def check_at_least_one(option: str, value: int) -> None:
-    """Refuse a count of nothing."""
+    """Raise if a count is less than 1."""
     if value < 1:
         raise SettingError(f"{option}: got {value}; allowed is 1 or more")
 
 
+def check_output(option: str, file: Path | None) -> None:
+    """Raise if a file cannot be written, before slow work."""
+    if file is not None and (file.is_dir() or any(parent.is_file() for parent in file.parents)):
+        raise SettingError(f"{option}: got {file}, which cannot be a file; name another")
+
+
 def use_threads(threads: int | None) -> None:
-    """Set the number of CPU threads of torch and faiss, if one was given."""
+    """Set the number of CPU threads of torch and faiss, if it was given."""
     if threads is None:
         return
     check_at_least_one("--threads", threads)

@@ -1,64 +1,63 @@
-"""``lacuna prune``: a smaller store, of the entries that matter."""
+"""``lacuna prune``: write a smaller store."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Device, Json, LanguagesOption, ModelName, Threads, use_threads
+from lacuna.cli.options import Json, ModelOptions, expand_bundles, given, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
-from lacuna.records import Languages
 
 if TYPE_CHECKING:
     from lacuna.analysis import PruningChoice
-    from lacuna.pruning import PruneReport
+    from lacuna.pruning import Plac, PruneReport
 
-# The word for --kind that makes no index.
+# The value of --kind for a store without an index.
 NO_INDEX = "none"
 
 
+@expand_bundles
 def prune(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; it is left as it is.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; it is not changed.")],
+    system: ModelOptions,
     into: Annotated[Path, typer.Option(help="Folder for the new store.")],
     method: Annotated[
         str, typer.Option(help="plac, random, known, all_known, cluster, merge or reverse (docs/prune.md).")
     ] = "plac",
     ratio: Annotated[
-        float | None, typer.Option(help="Share of the entries to drop, 0 to 1; every method but all_known needs it.")
+        float | None, typer.Option(help="Share of all entries to drop, 0 to 1; every method but all_known needs it.")
     ] = None,
     min_margin: Annotated[
-        int | None, typer.Option(help="Least knowledge margin of what may be dropped (plac; reverse: below it).")
+        int | None,
+        typer.Option(help="Smallest knowledge margin at which an entry may be dropped (plac; reverse: below it)."),
     ] = None,
     order: Annotated[
-        str | None, typer.Option(help="random or highest-margin-first: which candidates go (plac).")
+        str | None, typer.Option(help="random or highest-margin-first: which candidates are dropped (plac).")
     ] = None,
-    ngram: Annotated[int | None, typer.Option(help="Tokens that must be the same (cluster).")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Largest difference of like costs (cluster).")] = None,
-    k: Annotated[int | None, typer.Option(help="Neighbors looked at (merge).")] = None,
+    ngram: Annotated[int | None, typer.Option(help="Length of the n-grams that must be equal (cluster).")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Largest difference of translation costs within a group (cluster).")
+    ] = None,
+    k: Annotated[int | None, typer.Option(help="Neighbors to compare with (merge).")] = None,
     auto: Annotated[
-        bool, typer.Option("--auto", help="Choose ratio and min_margin on --dev: drop all that costs nothing there.")
+        bool, typer.Option("--auto", help="Choose ratio and min_margin on --dev: the largest ratio without a loss.")
     ] = False,
     dev: Annotated[str | None, typer.Option(help="Dev corpus, for --auto.")] = None,
-    dev_pairs: Annotated[int, typer.Option(min=1, help="At most this many dev pairs.")] = 500,
-    model: ModelName = None,
-    languages: LanguagesOption = None,
-    device: Device = "auto",
+    dev_pairs: Annotated[int, typer.Option(min=1, help="Maximum number of dev pairs.")] = 500,
     clamp: Annotated[
-        bool, typer.Option("--clamp", help="If the ratio is too much, drop as many as can be dropped.")
+        bool, typer.Option("--clamp", help="If the ratio is too large, drop as many entries as possible.")
     ] = False,
     kind: Annotated[
         str, typer.Option(help=f"Index of the new store: auto, exact, a faiss factory string, or {NO_INDEX}.")
     ] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of what is drawn, and of the index.")] = 1,
-    threads: Threads = None,
+    seed: Annotated[int, typer.Option(help="Seed of random choices and of the index.")] = 1,
     json: Json = False,
 ) -> None:
-    """Drop entries that the memory can do without, and write the rest as a store of its own.
+    """Drop entries that the memory does not need, and write the others into a new store.
 
     Example: `lacuna prune it/store --method plac --min-margin 8 --ratio 0.45 --seed 1 --into it/pruned`,
     or `lacuna prune it/store --auto --dev dev.tsv --into it/pruned`
@@ -66,19 +65,17 @@ def prune(
     from lacuna.datastore import open_store
     from lacuna.pruning import make_pruner, prune_store
 
-    use_threads(threads)
-    settings = {"min_margin": min_margin, "order": order, "ngram": ngram, "threshold": threshold, "k": k}
-    given = {name: value for name, value in settings.items() if value is not None}
+    use_threads(system.threads)
+    settings = given(min_margin=min_margin, order=order, ngram=ngram, threshold=threshold, k=k)
+    choice = None
     if auto:
-        if dev is None or ratio is not None or given or method != "plac":
+        if dev is None or ratio is not None or settings or method != "plac":
             raise SettingError("--auto chooses ratio and min_margin of plac: give --dev, and none of the others")
-        choice = _choose(store, dev, dev_pairs, model, languages, device, seed)
-        if choice.pruner is None:
-            raise SettingError(f"{store}: nothing can be dropped without a significant loss on {dev}; use it as it is")
-        given, ratio = {"min_margin": choice.pruner.min_margin}, choice.ratio
+        choice, pruner = _choose(store, dev, dev_pairs, system, seed)
+        settings, ratio = {"min_margin": pruner.min_margin}, choice.ratio
     report = prune_store(
         open_store(store),
-        make_pruner(method, **given),
+        make_pruner(method, **settings),
         into,
         ratio=ratio,
         seed=seed,
@@ -87,24 +84,21 @@ def prune(
         progress=BarProgress(),
     )
     if json:
-        return print_json(report.as_json() | ({"choice": asdict(choice)} if auto else {}))
-    if auto:
+        return print_json(report.as_json() | ({"choice": asdict(choice)} if choice else {}))
+    if choice:
         _print_choice(choice)
     _print_report(report)
 
 
-def _choose(
-    store: Path, dev: str, pairs: int, model: str | None, languages: str | None, device: str, seed: int
-) -> PruningChoice:
+def _choose(store: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> tuple[PruningChoice, Plac]:
     from lacuna.analysis import choose_pruning
-    from lacuna.corpora import read_corpus
-    from lacuna.models import load_model
     from lacuna.translator import open_memory
 
-    direction = Languages.parse(languages) if languages else None
-    sentences = list(islice(read_corpus(dev, languages=direction), pairs))
-    loaded = load_model(model, device=device, languages=direction)
-    return choose_pruning(loaded, open_memory(store), sentences, seed=seed, progress=BarProgress())
+    chosen = system.read_pairs(dev, pairs)
+    choice = choose_pruning(system.load(), open_memory(store), chosen, seed=seed, progress=BarProgress())
+    if choice.pruner is None:
+        raise SettingError(f"{store}: nothing can be dropped without a significant loss on {dev}; use it as it is")
+    return choice, choice.pruner
 
 
 def _print_choice(choice: PruningChoice) -> None:

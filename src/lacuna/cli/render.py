@@ -1,4 +1,4 @@
-"""What the verbs share: progress on stderr, JSON on stdout, tables for people. Knows no verb."""
+"""Output of verbs: progress on stderr; lines, JSON and tables on stdout. Does not know any verb."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, 
 from rich.progress import Progress as RichBar
 from rich.table import Table
 
-_drawn: RichBar | None = None  # a terminal has room for one
+_drawn: RichBar | None = None  # a terminal shows one bar at a time
 
 
 def stop_bar() -> None:
-    """Give the terminal back, if a bar is on it; one may still be when its work was broken off."""
+    """Remove the bar from the terminal. There may still be one if its work was interrupted."""
     global _drawn
     if _drawn is not None:
         _drawn.stop()
@@ -25,9 +25,9 @@ def stop_bar() -> None:
 
 
 class BarProgress:
-    """Draws bars on a terminal; elsewhere (a log, CI) prints a line every few seconds instead.
+    """Draws bars on a terminal; elsewhere (a log, CI) prints a line every few seconds.
 
-    :param quiet_seconds: The time between two lines where there is no terminal.
+    :param quiet_seconds: Seconds between two lines if there is no terminal.
     """
 
     def __init__(self, quiet_seconds: float = 10.0) -> None:
@@ -38,46 +38,56 @@ class BarProgress:
         self._what, self._unit = "", ""
         self._total: float | None = None
         self._done = 0.0
-        self._started = self._spoken = 0.0
+        self._started = self._printed = 0.0
 
     def start(self, what: str, total: float | None = None, unit: str = "") -> None:
-        """Begin a bar (or a first line)."""
+        """Start a bar, or print the first line."""
         self._what, self._total, self._unit, self._done = what, total, unit, 0.0
-        self._started = self._spoken = time.monotonic()
+        self._started = self._printed = time.monotonic()
         if self._console.is_terminal:
             columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             self._bar = RichBar(
-                *columns, TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=self._console
+                *columns,
+                TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(),
+                console=self._console,
+                redirect_stdout=False,  # results belong on stdout, also while a bar is shown on stderr
             )
             self._bar.start()
             global _drawn
             _drawn = self._bar
             self._task = self._bar.add_task(what, total=total, note="")
         else:
-            self._say("started")
+            self._print("started")
 
     def advance(self, amount: float = 1.0, note: str = "") -> None:
-        """Move the bar; without a terminal, speak only when enough time has passed."""
+        """Move the bar; without a terminal, print a line if enough time has passed."""
         self._done += amount
         speed = self._done / max(time.monotonic() - self._started, 1e-9)
         text = " ".join(part for part in (f"{speed:,.0f} {self._unit}/s" if self._unit else "", note) if part)
         if self._bar is not None:
             self._bar.update(self._task, completed=int(self._done), note=text)
-        elif time.monotonic() - self._spoken >= self._quiet_seconds:
-            self._say(text)
+        elif time.monotonic() - self._printed >= self._quiet_seconds:
+            self._print(text)
 
     def finish(self, note: str = "") -> None:
-        """End the bar with a closing word."""
+        """Remove the bar and print how long the work took."""
         if self._bar is not None:
             stop_bar()
             self._bar = None
         seconds = time.monotonic() - self._started
         self._console.print(f"{self._what}: done in {seconds:,.1f} s {note}".rstrip(), highlight=False, soft_wrap=True)
 
-    def _say(self, text: str) -> None:
-        self._spoken = time.monotonic()
+    def _print(self, text: str) -> None:
+        self._printed = time.monotonic()
         share = f" {self._done:,.0f}" + (f" of {self._total:,.0f}" if self._total else "")
         self._console.print(f"{self._what}:{share} {self._unit} {text}".rstrip(), highlight=False, soft_wrap=True)
+
+
+def print_line(text: str) -> None:
+    """Write one line on stdout, at once: someone may be waiting for it."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 - JSON is any
@@ -86,7 +96,7 @@ def print_json(content: Any) -> None:  # noqa: ANN401 - JSON is any
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write a table for people on stdout; columns of numbers stand right."""
+    """Write a table on stdout; columns of numbers are right-aligned."""
     table = Table(title=title, title_justify="left")
     for number, name in enumerate(columns):
         numeric = all(isinstance(row[number], int | float) for row in rows)

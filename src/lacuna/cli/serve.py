@@ -1,18 +1,17 @@
-"""``lacuna serve``: translations and their reasons over HTTP, and a web page."""
+"""``lacuna serve``: translate and explain over HTTP, with a web page."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from lacuna.cli.options import CalibrationFolder, Device, Json, LanguagesOption, ModelName, Threads, use_threads
+from lacuna.cli.options import CalibrationFolder, Json, ModelOptions, expand_bundles, given, use_threads, with_default
 from lacuna.cli.render import print_json
 from lacuna.errors import MissingExtra, SettingError
-from lacuna.records import Languages
 
 if TYPE_CHECKING:
     from lacuna.serving import Engine
@@ -20,10 +19,12 @@ if TYPE_CHECKING:
 Opened = TypeVar("Opened")
 
 _KEY_VARIABLE = "LACUNA_API_KEY"
+_LIMITS = "lacuna.serving.limits:ServerLimits"
 
 
+@expand_bundles
 def serve(
-    model: ModelName = None,
+    system: ModelOptions,
     memory: Annotated[
         list[str] | None,
         typer.Option("--memory", metavar="NAME=STORE", help="A memory and its name; may be given several times."),
@@ -31,29 +32,38 @@ def serve(
     combiner: Annotated[
         list[str] | None,
         typer.Option(
-            "--combiner", metavar="NAME=FOLDER", help="From lacuna fit; one named like a memory is used with it."
+            "--combiner", metavar="NAME=FOLDER", help="From lacuna fit; one with the name of a memory is used with it."
         ),
     ] = None,
     calibration: CalibrationFolder = None,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen at (127.0.0.1); 0.0.0.0 for all of this machine.")
+        str | None,
+        typer.Option(help=with_default("Address to listen on; 0.0.0.0 for all addresses", "lacuna.serving.app:HOST")),
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen at (8017); 0 for any that is free.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help=with_default("Port to listen on; 0 for any free port", "lacuna.serving.app:PORT"))
+    ] = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help=f"File with the key that clients must send; or set {_KEY_VARIABLE}.")
     ] = None,
-    max_characters: Annotated[int | None, typer.Option(help="Most characters of a text (5,000).")] = None,
-    max_texts: Annotated[int | None, typer.Option(help="Most lines in a request (256).")] = None,
-    max_body_bytes: Annotated[int | None, typer.Option(help="Most bytes of a request (1 MiB).")] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Most time for a request (30).")] = None,
-    languages: LanguagesOption = None,
-    device: Device = "auto",
-    threads: Threads = None,
+    max_characters: Annotated[
+        int | None, typer.Option(help=with_default("Maximum characters of a text", f"{_LIMITS}.max_characters"))
+    ] = None,
+    max_texts: Annotated[
+        int | None, typer.Option(help=with_default("Maximum lines of a request", f"{_LIMITS}.max_texts"))
+    ] = None,
+    max_body_bytes: Annotated[
+        int | None, typer.Option(help=with_default("Maximum bytes of a request", f"{_LIMITS}.max_body_bytes"))
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help=with_default("Maximum seconds of a request", f"{_LIMITS}.max_seconds"))
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Translate and explain over HTTP until stopped: an API, LibreTranslate's too, and a web page.
+    """Translate and explain over HTTP: our API, that of LibreTranslate, and a web page.
 
-    The first memory is used where a client names none. SIGTERM or Ctrl-C ends it when all that arrived is answered.
+    The first memory is the default for requests that name none. SIGTERM or Ctrl-C ends the server after all requests
+    that have arrived are answered.
 
     Example: `lacuna serve --memory it=it-store --combiner it=it-adaptive`, then open http://127.0.0.1:8017
     """
@@ -66,58 +76,38 @@ def serve(
         raise MissingExtra(
             f"serve needs {error.name}, which is not installed; install it with: pip install 'lacuna-mt[serve]'"
         ) from error
-    asked = {
-        "max_characters": max_characters,
-        "max_texts": max_texts,
-        "max_body_bytes": max_body_bytes,
-        "max_seconds": max_seconds,
-    }
-    limits = ServerLimits(**_given(asked))
+    bounds = given(max_characters=max_characters, max_texts=max_texts)
+    limits = ServerLimits(**bounds, **given(max_body_bytes=max_body_bytes, max_seconds=max_seconds))
     key = _read_key(api_key_file)
-    use_threads(threads)
-    engine = _open(model, memory or [], combiner or [], calibration, device, languages)
+    engine = _open(system, memory or [], combiner or [], calibration)
 
     def announce(url: str) -> None:
         if json:
             return print_json({"url": url, "memories": list(engine.memories), "combiners": list(engine.combiners)})
         typer.echo(f"serving {engine.model.name} with {', '.join(engine.memories) or 'no memory'} at {url}")
 
-    place = _given({"host": host, "port": port})
-    # faiss counts threads for each thread of ours.
-    run(engine, limits, **place, key=key, prepare=lambda: use_threads(threads), announce=announce)
+    address = given(host=host, port=port)
+    # faiss keeps a number of threads for each of our threads.
+    run(engine, limits, **address, key=key, prepare=lambda: use_threads(system.threads), announce=announce)
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what the user left open: its default stands elsewhere."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _open(
-    model: str | None,
-    memory: list[str],
-    combiner: list[str],
-    calibration: Path | None,
-    device: str,
-    languages: str | None,
-) -> Engine:
+def _open(system: ModelOptions, memory: list[str], combiner: list[str], calibration: Path | None) -> Engine:
     from lacuna.combiners import load_combiner
     from lacuna.explanation.calibration import load_calibration
-    from lacuna.models import load_model
     from lacuna.serving import Engine
     from lacuna.translator import open_memory
 
-    direction = Languages.parse(languages) if languages else None
     memories = [_named("--memory", given, open_memory) for given in memory]
     combiners = [_named("--combiner", given, lambda folder, name: (name, load_combiner(folder))) for given in combiner]
     measured = None if calibration is None else load_calibration(calibration)
     names = [name for name, _ in combiners]
     if len(set(names)) < len(names):
         raise SettingError(f"--combiner: got the names {', '.join(names)}; give each its own")
-    return Engine(load_model(model, device=device, languages=direction), memories, dict(combiners), measured)
+    return Engine(system.load(), memories, dict(combiners), measured)
 
 
 def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Opened:
-    """Read NAME=FOLDER; without a name, the folder's own is taken."""
+    """Read NAME=FOLDER; the default name is that of the folder."""
     name, equals, folder = given.partition("=")
     if not equals:
         name, folder = Path(given).name, given
@@ -127,7 +117,7 @@ def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Op
 
 
 def _read_key(file: Path | None) -> str | None:
-    """Find the API key; never on the command line, where everybody on the machine could read it."""
+    """Read the API key. It is never given on the command line, where every user of the machine could read it."""
     key = os.environ.get(_KEY_VARIABLE)
     if file is None and not key:
         return None
@@ -139,5 +129,5 @@ def _read_key(file: Path | None) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise SettingError(f"--api-key-file: {file} cannot be read ({error}); write the key into it") from error
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise SettingError("API key: got none, or one with blanks or special letters; allowed is ASCII without blanks")
+        raise SettingError("API key: got none, or one with blanks; allowed is ASCII without blanks")
     return key

@@ -1,22 +1,21 @@
-"""``lacuna build``, ``inspect``, ``verify``: making a store, and looking at it."""
+"""``lacuna build``, ``inspect``, ``verify`` and ``import``: create, show, check and import stores (and models)."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lacuna.cli.margin import print_histogram
-from lacuna.cli.options import Device, Json, ModelName, Threads, use_threads
+from lacuna.cli.options import Device, Json, LanguagesOption, ModelOptions, Threads, expand_bundles
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.corpora import CleaningReport, clean, read_corpus
+from lacuna.corpora import DEFAULT_CLEANING, CleaningReport, count_pairs, read_corpus
 from lacuna.datastore import (
     BuildSettings,
     Entry,
-    PredictionReport,
     StoreReport,
     build_store,
     compare_predictions,
@@ -25,91 +24,105 @@ from lacuna.datastore import (
     open_store,
     verify_store,
 )
+from lacuna.datastore.importing import LOOKED_FOR, StoreImport, import_store, recognize_store
 from lacuna.datastore.inspection import MARGIN
-from lacuna.errors import LacunaWarning, StoreError
+from lacuna.errors import LacunaWarning, SettingError, StoreError
+from lacuna.files import check_unused
 from lacuna.margin import read_margins
-from lacuna.records import Languages, SentencePair
+from lacuna.records import Languages
 
 if TYPE_CHECKING:
+    from lacuna.datastore import Store
     from lacuna.models import Model
+    from lacuna.models.importing import ImportReport
 
 _DEFAULTS = BuildSettings()
+StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")]
 
 
+@expand_bundles
 def build(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
-    into: Annotated[Path, typer.Option(help="Folder of the store.")],
-    model: ModelName = None,
-    languages: Annotated[str | None, typer.Option(help="Direction, as in de-en, where needed.")] = None,
-    batch_tokens: Annotated[int, typer.Option(help="Tokens through the model at once.")] = _DEFAULTS.batch_tokens,
-    shard_rows: Annotated[int, typer.Option(help="Most entries in one file of keys.")] = _DEFAULTS.shard_rows,
-    cleaning: Annotated[bool, typer.Option("--clean/--no-clean", help="Drop pairs of no use and duplicates.")] = True,
-    device: Device = "auto",
-    threads: Threads = None,
+    system: ModelOptions,
+    into: Annotated[Path, typer.Option(help="Folder for the store.")],
+    batch_tokens: Annotated[int, typer.Option(help="Tokens in one batch of the model.")] = _DEFAULTS.batch_tokens,
+    shard_rows: Annotated[int, typer.Option(help="Maximum number of entries in a shard.")] = _DEFAULTS.shard_rows,
+    cleaning: Annotated[bool, typer.Option("--clean/--no-clean", help="Drop useless pairs and duplicates.")] = True,
     json: Json = False,
 ) -> None:
-    """Read a corpus through a model and store one entry for every target token.
+    """Run a model over a corpus with teacher forcing, and store one entry for every target token.
 
-    Killed at any moment, the same command goes on where it was, and the store ends up the same.
+    If it is interrupted or killed, the same command resumes, and the store ends up the same.
 
     Example: `lacuna build it/train.tsv --model model --into it/store`
     """
-    direction = None if languages is None else Languages.parse(languages)
-    pairs = _cleaned(corpus, direction) if cleaning else lambda _: read_corpus(corpus, languages=direction)
-    report = CleaningReport()
-    # Read once beforehand: a fault in the last line should show now, not after hours, and the time left can be told.
-    total = sum(1 for _ in pairs(report))
-    loaded = _load(model, device, direction, threads)
+    conditions = DEFAULT_CLEANING if cleaning else None
+    report = count_pairs(read_corpus(corpus, languages=system.languages), conditions)
+    model = system.load()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LacunaWarning)  # what was left out is in the report
-        settings = {"batch_tokens": batch_tokens, "shard_rows": shard_rows}
-        build_store(loaded, pairs(CleaningReport()), into, **settings, total=total, progress=BarProgress())
+        warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
+        build_store(
+            model,
+            read_corpus(corpus, languages=system.languages),
+            into,
+            cleaning=conditions,
+            batch_tokens=batch_tokens,
+            shard_rows=shard_rows,
+            total=report.kept,
+            progress=BarProgress(),
+        )
     _print_store(inspect_store(into), json, report if cleaning else None)
 
 
+@expand_bundles
 def inspect(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
+    store: StorePath,
+    system: ModelOptions,
     sentence: Annotated[int | None, typer.Option(help="List the entries of this sentence, by its number.")] = None,
-    token: Annotated[str | None, typer.Option(help="List entries with this token, as the model spells it.")] = None,
-    limit: Annotated[int, typer.Option(help="List at most so many.")] = 50,
-    model: ModelName = None,
+    token: Annotated[
+        str | None, typer.Option(help="List entries with this token, as in the model's vocabulary.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of entries to list.")] = 50,
     json: Json = False,
 ) -> None:
-    """Say what is in a store: how many entries, how many of them the model knows, which index, which margins.
+    """Show a store: number of entries, how many of them the model knows, index and margins.
 
-    With --sentence or --token it lists entries instead: right token, what the model would have said, whether it knew,
-    the knowledge margin, and where the entry comes from.
+    With --sentence or --token it lists entries instead: value, prediction, whether the entry is known, its knowledge
+    margin, and where it comes from.
 
     Example: `lacuna inspect it/store`, or `lacuna inspect it/store --sentence 12`
     """
     if sentence is None and token is None:
         return _print_store(inspect_store(store), json)
-    loaded, opened = _load(model, "cpu", None, None), open_store(store)
-    opened.check_model(loaded.fingerprint)
+    model, opened = _open_checked(system, store)
     margins = read_margins(opened).values if (store / MARGIN).is_file() else None
-    number = None if token is None else loaded.token_number(token)
-    entries = entries_of(opened, sentence=sentence, token=number, margins=margins, limit=limit)
+    value = None if token is None else model.token_number(token)
+    entries = entries_of(opened, sentence=sentence, token=value, margins=margins, limit=limit)
     if json:
         return print_json({"store": str(store), "entries": [entry.as_json() for entry in entries]})
-    _print_entries(entries, loaded.token_text)
+    _print_entries(entries, model.token_text)
 
 
+@expand_bundles
 def verify(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")],
-    keys: Annotated[bool, typer.Option("--keys", help="Also ask the model whether the keys are its own.")] = False,
-    model: ModelName = None,
-    device: Device = "auto",
-    threads: Threads = None,
+    store: StorePath,
+    system: ModelOptions,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Also check that the keys reproduce the predictions of the model.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Check every byte of a store against its hash, and every column against what it must be.
+    """Check every byte of a store against its hash, and every column for validity.
 
     Exit code 2 if anything is wrong; each problem is named with its file.
 
     Example: `lacuna verify it/store`
     """
     report = verify_store(store, BarProgress())
-    predictions = _ask_model(store, model, device, threads) if keys and report.sound else None
+    predictions = None
+    if keys and report.sound:
+        model, opened = _open_checked(system, store)
+        predictions = compare_predictions(opened, model.predict, BarProgress())
     if json:
         print_json(report.as_json() | ({"predictions": predictions.as_json()} if predictions else {}))
     else:
@@ -125,10 +138,65 @@ def verify(
         raise StoreError(f"{store}: its keys do not give its predictions; build it again with this model")
 
 
-def _ask_model(store: Path, name: str | None, device: str, threads: int | None) -> PredictionReport:
-    model, opened = _load(name, device, None, threads), open_store(store)
-    opened.check_model(model.fingerprint)
-    return compare_predictions(opened, model.predict, BarProgress())
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder or file of the other toolkit; only read.")],
+    into: Annotated[Path, typer.Option(help="New folder for the model or the store.")],
+    model: Annotated[
+        str | None, typer.Option(help="Stores: the model that the keys come from, a folder or a hub name.")
+    ] = None,
+    languages: LanguagesOption = None,
+    key: Annotated[
+        str | None, typer.Option(help="Stores: out or ffn_in; default: what the toolkit writes by default.")
+    ] = None,
+    entries: Annotated[int | None, typer.Option(help="Stores: import only this number of entries.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Models: the file to import if a folder has several.")] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Import a model (fairseq, CTranslate2, Argos) or a store (knn-box, adaptive-knn-mt, knn-transformers).
+
+    A store needs --model: the model that it was made with, imported before.
+
+    Example: `lacuna import wmt19.de-en --into model`, then `lacuna import datastore/it --model model --into it/store`
+    """
+    if not source.exists():
+        raise SettingError(f"{source}: no such file or folder; name what is to be imported")
+    if recognize_store(source):
+        if model is None:
+            raise SettingError(f"{source}: a store needs --model: name the model that its keys come from")
+        if checkpoint is not None:
+            raise SettingError(f"{source}: a store, and --checkpoint is for models; leave it out")
+        check_unused(into, StoreError)  # before the model is loaded
+        loaded = ModelOptions(model=model, languages=languages, device=device, threads=threads).load()
+        report = import_store(source, into, loaded, key=key, entries=entries, progress=BarProgress())
+        return print_json(report.as_json()) if json else _print_store_import(report, model)
+    if model is not None or key is not None or entries is not None:
+        raise SettingError(f"{source}: not a store ({_looked_for()}); --model, --key and --entries are for stores")
+    imported = _import_model(source, into, languages, checkpoint)
+    return print_json(imported.as_json()) if json else _print_model_import(imported)
+
+
+def _open_checked(system: ModelOptions, store: Path) -> tuple[Model, Store]:
+    """Load the model and open a store that was built with it."""
+    model, opened = system.load(), open_store(store)
+    opened.check_model(model)
+    return model, opened
+
+
+def _import_model(source: Path, into: Path, languages: Languages | None, checkpoint: str | None) -> ImportReport:
+    from lacuna.models.importing import import_model, recognize
+
+    if recognize(source) is None:
+        raise SettingError(
+            f"{source}: nothing that can be imported; looked for a store ({_looked_for()}) and for a model "
+            "(fairseq: .pt and dict.*.txt; CTranslate2: model.bin and vocabulary; Argos: .argosmodel)"
+        )
+    return import_model(source, into, languages=languages, checkpoint=checkpoint, progress=BarProgress())
+
+
+def _looked_for() -> str:
+    return "; ".join(f"{name}: {files}" for name, files in LOOKED_FOR.items())
 
 
 def _print_entries(entries: list[Entry], text: Callable[[int], str]) -> None:
@@ -143,21 +211,9 @@ def _print_entries(entries: list[Entry], text: Callable[[int], str]) -> None:
             + (("",) if e.margin is None else (str(e.margin),))
             for e in some
         ]
-        print_table("", ["entry", "position", "token", "model says", "known", "p", "margin"], rows)
+        print_table("", ["entry", "position", "token", "prediction", "known", "p", "margin"], rows)
     if not entries:
         typer.echo("no such entry")
-
-
-def _cleaned(corpus: str, languages: Languages | None) -> Callable[[CleaningReport], Iterator[SentencePair]]:
-    return lambda report: clean(read_corpus(corpus, languages=languages), report=report)
-
-
-def _load(name: str | None, device: str, languages: Languages | None, threads: int | None) -> Model:
-    """Load the model; torch and transformers are slow to import, so not before they are needed."""
-    from lacuna.models import load_model
-
-    use_threads(threads)
-    return load_model(name, device=device, languages=languages)
 
 
 def _print_store(report: StoreReport, json: bool, cleaning: CleaningReport | None = None) -> None:
@@ -185,4 +241,30 @@ def _print_store(report: StoreReport, json: bool, cleaning: CleaningReport | Non
 
 
 def _index_text(index: dict[str, object]) -> str:
-    return f"{index['kind']}" + ("" if index["current"] else " (of another state of the store: make it again)")
+    return f"{index['kind']}" + ("" if index["current"] else " (the store has changed since: build it again)")
+
+
+def _print_store_import(report: StoreImport, model: str) -> None:
+    rows = [
+        ("a store of", report.kind),
+        ("entries", f"{report.entries:,}"),
+        ("of these known", f"{report.known:,} ({report.known / report.entries:.1%})"),
+        ("sentences", f"{report.sentences:,}"),
+        ("of these without end token", f"{report.without_end:,}"),
+        ("empty rows left out", f"{report.ghosts:,}"),
+        *((f"{name} that differ", f"{count:,}") for name, count in report.differing.items()),
+        ("keys", report.key if report.key == "out" else f"{report.key}, carried to out"),
+        ("model", model),
+    ]
+    print_table(str(report.into), ["", ""], rows)
+
+
+def _print_model_import(report: ImportReport) -> None:
+    rows = [(name, _text(value)) for name, value in report.as_json().items() if value not in (None, (), [])]
+    print_table(str(report.into), ["", ""], rows)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "\n".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""How the neighbors of a query become probability: each combiner weighs them, one function mixes."""
+"""Combiners turn neighbors into probability; :func:`mix_into` interpolates it with the model's distribution."""
 
 from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Combiner, Neighbors, kernel_weights, mix_into, token_mass

@@ -1,6 +1,6 @@
-"""What the values of a query's neighbors have in common: which are the same, and how many different ones there are.
+"""The interface of combiners, and the tensor operations on neighbors that they share.
 
-A token id is a token id: 0 counts like any other, and only -1 means that there is no neighbor.
+Token 0 is a token like any other; only -1 stands for a missing neighbor. Knows nothing of models, stores or search.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import torch
 
 
 def first_places(values: torch.Tensor) -> torch.Tensor:
-    """Return, for each neighbor, the place of the nearest one with the same value: (queries, k)."""
+    """Return for each neighbor the place of the nearest one with the same value: (queries, k)."""
     same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
     return same.byte().argmax(-1)  # of equal maxima, argmax is documented to return the first
 
 
 def distinct_counts(values: torch.Tensor) -> torch.Tensor:
-    """Return how many different values the first 1, 2, ..., k neighbors have: (queries, k)."""
+    """Return the number of distinct values among the first 1, 2, ..., k neighbors: (queries, k)."""
     places = torch.arange(values.shape[1], device=values.device)
     is_new = (first_places(values) == places) & (values >= 0)
     return is_new.cumsum(1)
 
 
 class Weighing(NamedTuple):
-    """How a final distribution is shared out between the model and the neighbors.
+    """Shares of the model and of the neighbors in the interpolated distribution.
 
-    :param log_model_share: Logarithm of ``1 - knn_weight``, which the masses give only roughly where it is small:
+    :param log_model_share: Log of ``1 - knn_weight``; where that is small, 1 minus the masses would be imprecise:
         (queries,).
-    :param mass: Of each neighbor: (queries, k).
+    :param mass: Mass of each neighbor: (queries, k).
     """
 
     log_model_share: torch.Tensor
@@ -43,15 +43,15 @@ def _no_keys() -> torch.Tensor:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Neighbors:
-    """What was found for a batch of queries, nearest first.
+    """Neighbors of a batch of queries, nearest first.
 
-    :param distances: Squared L2, ascending; infinite where there are fewer than k neighbors: (queries, k).
-    :param values: The neighbors' tokens; -1 where there is none: (queries, k).
-    :param log_weights: Logarithm of how many entries each one stands for, 0 where there is none; ``None`` where each
-        stands for itself: (queries, k).
-    :param queries: What was searched with: (queries, dimension).
-    :param read_keys: Reads the neighbors' keys, zeros where there is none, for combiners that look at more than
-        distances: (queries, k, dimension).
+    :param distances: Squared L2, ascending; infinite for a missing neighbor: (queries, k).
+    :param values: Values of the neighbors; -1 for a missing one: (queries, k).
+    :param log_weights: Log of the number of entries that each neighbor stands for, 0 for a missing one; ``None`` if no
+        entries were merged: (queries, k).
+    :param queries: The queries themselves: (queries, dimension).
+    :param read_keys: Reads the neighbors' keys, zeros for a missing one, for combiners that need more than distances:
+        (queries, k, dimension).
     """
 
     distances: torch.Tensor
@@ -62,23 +62,22 @@ class Neighbors:
 
 
 class Combiner(Protocol):
-    """Turns k neighbors into masses."""
+    """Turns neighbors into masses."""
 
     @property
     def k(self) -> int:
-        """Return how many neighbors it wants."""
+        """Number of neighbors per query."""
 
     def mass(self, found: Neighbors) -> torch.Tensor:
-        """Return the mass of each neighbor, 0 where there is none: (queries, k)."""
+        """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
 
 
 def kernel_weights(found: Neighbors, scores: torch.Tensor, barred: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the softmax of the neighbors' scores, each counted as often as it stands for an entry: (queries, k).
+    """Return the softmax of the neighbors' scores, weighted by the entries that each stands for: (queries, k).
 
-    A query without any neighbor gets zeros.
+    A query without neighbors gets zeros.
 
-    :param barred: Several choices of neighbors that are not to count, (choices, k), for as many results at once:
-        (queries, choices, k).
+    :param barred: Masks of neighbors to leave out, (choices, k); the result is then (queries, choices, k).
     """
     if found.log_weights is not None:
         scores = scores + found.log_weights
@@ -89,26 +88,25 @@ def kernel_weights(found: Neighbors, scores: torch.Tensor, barred: torch.Tensor 
 
 
 def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return, for each neighbor, the summed mass of all neighbors with its value: (queries, k)."""
+    """Return for each neighbor the total mass of all neighbors with its value: (queries, k)."""
     same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
     return (same * mass[:, None, :]).sum(-1)
 
 
 def mix_into(log_probs: torch.Tensor, mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Mix the neighbors' masses into the model's log-probabilities, in place; touch only the retrieved tokens.
+    """Interpolate the model's distribution with the neighbors' masses, in place.
 
-    A mass of zero leaves every bit as it was.
+    Every token is scaled by the model's share; only retrieved tokens gain. With zero mass no bit changes.
 
-    :param log_probs: Of the model: (queries, vocabulary).
+    :param log_probs: Log-probabilities of the model: (queries, vocabulary).
     """
     if not mass.shape[1]:
         return log_probs
-    # Rounding may push the sum a hair above 1, and log1p of that is not a number.
+    # Rounding may push the sum slightly above 1, where log1p gives NaN.
     log_probs += torch.log1p(-mass.sum(1, keepdim=True).clamp(max=1.0))
     present = values >= 0
-    places = torch.where(
-        present, values, values[:, :1].clamp(min=0)
-    )  # an absent neighbor rewrites the first one's place
+    # A missing neighbor writes to the place of the first one.
+    places = torch.where(present, values, values[:, :1].clamp(min=0))
     total = token_mass(torch.where(present, mass, 0.0), places)
     mixed = torch.logaddexp(log_probs.gather(1, places), total.log())
-    return log_probs.scatter_(1, places, mixed)  # equal places get equal numbers, so their order does not matter
+    return log_probs.scatter_(1, places, mixed)  # equal places get equal values, so the order does not matter

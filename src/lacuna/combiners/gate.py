@@ -1,11 +1,9 @@
-"""A gate decides, before any search, whether the memories would have something to say about a query that matters.
+"""Decide before each search whether it is worth its time.
 
-It looks at what costs next to nothing. First, how far an unfinished translation is behind the best of its sentence:
-those far behind hardly ever win, whatever the memories say of them. Then how sure the model is, and in which region of
-the keys the query lies: how far from its center, how large the margins of the entries there are, and how many of them
-the model does not know. From these a small network foretells the gain of a search: how much more probable the right
-token would become. Where that is below the threshold, no search is made, and the model's word stands. Knows nothing of
-stores or of search.
+Two cheap tests. The beam threshold: a hypothesis with a large score gap hardly ever wins, whatever its neighbors are.
+The predicted gain: a small network estimates how much more probable, in nats, a search would make the right token. Its
+features are the model's confidence and a description of the region of the keys in which the query lies. Below either
+bound no search is made and the model's distribution stays as it is. Knows nothing of stores or of search.
 """
 
 from __future__ import annotations
@@ -25,25 +23,24 @@ from lacuna.manifests import Record, read_manifest
 from lacuna.version import __version__
 
 _HIDDEN = 16
-# What keeps the logarithm of a doubt finite where the model has none.
+# Keeps log(1 - p) finite where p is 1.
 _LEAST_DOUBT = 1e-4
 FEATURES = ("log p", "log doubt", "distance", "margin", "unknown")
 
 
 class Regions(NamedTuple):
-    """Where the keys of the memories lie.
+    """K-means cells of the keys of the memories.
 
-    :param centers: (regions, dimension).
-    :param traits: Of the entries of each: the mean of log(1 + margin), and the share that the model does not know:
-        (regions, 2).
+    :param centers: Centroids: (regions, dimension).
+    :param traits: Mean of log(1 + margin) and share of unknown entries in each region: (regions, 2).
     """
 
     centers: torch.Tensor
     traits: torch.Tensor
 
     def describe(self, keys: torch.Tensor) -> torch.Tensor:
-        """Give the distance from the nearest center, and that region's traits: (rows, 3)."""
-        # |k - c|^2 without |k|^2 has the same nearest center, and needs one product.
+        """Return the distance to the nearest center and the traits of its region: (rows, 3)."""
+        # |k - c|^2 without |k|^2 has the same minimum and takes one matrix product.
         products = torch.addmm(self.centers.square().sum(1), keys, self.centers.T, alpha=-2)
         nearest, place = products.min(1)
         distances = (nearest + keys.square().sum(1)).clamp(min=0).sqrt()
@@ -52,13 +49,13 @@ class Regions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Gate:
-    """Tells which queries are worth a search.
+    """Selects the queries that are worth a search.
 
-    :param network: From normalized features to the foretold gain, in nats.
-    :param mean: Of the features, where it was fitted: (features,).
+    :param network: Maps normalized features to the predicted gain of a search, in nats.
+    :param mean: Mean of the features on the dev set: (features,).
     :param spread: Their standard deviation: (features,).
-    :param threshold: The least gain that is worth a search; at minus infinity the network is not asked.
-    :param reach: The most nats that a translation may be behind to be worth a search.
+    :param threshold: Smallest predicted gain that is worth a search; at minus infinity the network is not used.
+    :param beam_threshold: Largest score gap, in nats, at which a search is made.
     """
 
     regions: Regions
@@ -66,29 +63,29 @@ class Gate:
     mean: torch.Tensor
     spread: torch.Tensor
     threshold: float = -torch.inf
-    reach: float = torch.inf
+    beam_threshold: float = torch.inf
 
     def features(self, keys: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:
-        """Give what the network sees, not normalized; see :data:`FEATURES`.
+        """Return the input of the network before normalization; see :data:`FEATURES`.
 
         :param keys: (rows, dimension).
-        :param log_probs: Of the model: (rows, vocabulary).
+        :param log_probs: Log-probabilities of the model: (rows, vocabulary).
         """
         return gate_features(self.regions, keys, log_probs.amax(1))
 
     def gains(self, features: torch.Tensor) -> torch.Tensor:
-        """Foretell the gain of a search: (rows,)."""
-        foretold: torch.Tensor = self.network((features - self.mean) / self.spread)
-        return foretold[:, 0]
+        """Predict the gain of a search, in nats: (rows,)."""
+        predicted: torch.Tensor = self.network((features - self.mean) / self.spread)
+        return predicted[:, 0]
 
     @torch.inference_mode()
-    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, behind: torch.Tensor | None = None) -> torch.Tensor:
-        """Tell which rows are worth a search: (rows,).
+    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, score_gap: torch.Tensor | None = None) -> torch.Tensor:
+        """Return which rows are worth a search: (rows,).
 
-        :param behind: How much less probable each translation is than the best of its sentence, in nats; without it,
-            none is behind: (rows,).
+        :param score_gap: How many nats each hypothesis is below the best one of its sentence; ``None`` means 0 for
+            all: (rows,).
         """
-        near = keys.new_ones(len(keys), dtype=torch.bool) if behind is None else behind <= self.reach
+        near = keys.new_ones(len(keys), dtype=torch.bool) if score_gap is None else score_gap <= self.beam_threshold
         if self.threshold == -torch.inf:
             return near
         keys = keys.to(self.mean)
@@ -97,16 +94,16 @@ class Gate:
 
 
 def gate_features(regions: Regions, keys: torch.Tensor, log_p_best: torch.Tensor) -> torch.Tensor:
-    """Put the features of some queries side by side.
+    """Return the features of some queries: (rows, features).
 
-    :param log_p_best: Log-probability of the model's own choice: (rows,).
+    :param log_p_best: Log-probability of the model's prediction: (rows,).
     """
     doubt = (1 - log_p_best.exp()).clamp(min=_LEAST_DOUBT).log()
     return torch.cat([log_p_best[:, None], doubt[:, None], regions.describe(keys)], dim=1)
 
 
 def make_gate_network() -> nn.Sequential:
-    """Return the network with fresh weights, from torch's generator."""
+    """Return a network with new weights, drawn from torch's global generator."""
     return nn.Sequential(nn.Linear(len(FEATURES), _HIDDEN), nn.Tanh(), nn.Linear(_HIDDEN, 1))
 
 
@@ -115,15 +112,15 @@ _MANIFEST, _WEIGHTS = "gate.json", "gate.safetensors"
 
 
 class GateManifest(Record):
-    """A saved gate.
+    """Content of ``gate.json``.
 
-    :param threshold: The least foretold gain that is worth a search, in nats; ``None`` where gains are not foretold.
-    :param reach: The most nats that a translation may be behind the best of its sentence to be worth a search; ``None``
-        where it may be any number.
-    :param searched: The share of steps of dev translations that it searched at.
-    :param lost: The share of what searches gain that the threshold may lose.
-    :param bleu: Of dev, without the gate and with it.
-    :param p_decline: Small if the gate lowers that by more than chance.
+    :param threshold: Smallest predicted gain that is worth a search, in nats; ``None`` where gains are not predicted.
+    :param reach: The beam threshold, under its name in the file: largest score gap at which a search is made, in nats;
+        ``None`` for no bound.
+    :param searched: Share of the decoding steps on dev at which it searches.
+    :param lost: Share of the total gain of all searches that ``threshold`` may lose.
+    :param bleu: BLEU of dev without the gate and with it.
+    :param p_decline: p-value of the decline of BLEU; small if the gate lowers it significantly.
     :param model: Fingerprint of the model.
     """
 
@@ -142,7 +139,7 @@ class GateManifest(Record):
 
 
 def save_gate(gate: Gate, combiner: Path, manifest: GateManifest) -> GateManifest:
-    """Write a gate into the folder of its combiner."""
+    """Write a gate into its combiner's folder; return the manifest with the hash of the weights."""
     tensors = {f"network.{name}": weight for name, weight in gate.network.state_dict().items()}
     tensors |= {"mean": gate.mean, "spread": gate.spread}
     tensors |= {"centers": gate.regions.centers, "traits": gate.regions.traits}
@@ -157,7 +154,7 @@ def save_gate(gate: Gate, combiner: Path, manifest: GateManifest) -> GateManifes
 def load_gate(combiner: str | Path) -> tuple[Gate, GateManifest]:
     """Read the gate of a combiner.
 
-    :raises CombinerError: The combiner has none, or it is damaged.
+    :raises CombinerError: The combiner has no gate, or it is damaged.
     """
     folder = Path(combiner) / FOLDER
     again = "fit the combiner again with --gate"
@@ -177,9 +174,9 @@ def load_gate(combiner: str | Path) -> tuple[Gate, GateManifest]:
         network.load_state_dict({name.removeprefix("network."): tensors.pop(name) for name in _network_names(tensors)})
         regions = Regions(tensors["centers"], tensors["traits"])
         threshold = -torch.inf if manifest.threshold is None else manifest.threshold
-        reach = torch.inf if manifest.reach is None else manifest.reach
+        beam_threshold = torch.inf if manifest.reach is None else manifest.reach
         network.requires_grad_(False)
-        gate = Gate(regions, network, tensors["mean"], tensors["spread"], threshold, reach)
+        gate = Gate(regions, network, tensors["mean"], tensors["spread"], threshold, beam_threshold)
     except OSError as error:
         raise CombinerError(f"{path}: cannot be read ({error.strerror}); {again}") from error
     except (SafetensorError, RuntimeError, KeyError) as error:

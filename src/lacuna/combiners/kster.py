@@ -1,6 +1,6 @@
 """KSTER (Jiang et al., 2021): kernel smoothing with a learned bandwidth and a learned weight.
 
-Looks at the neighbors' keys as well as at their distances, so it reads k keys for every query.
+Uses the neighbors' keys as well as their distances, so it reads k keys for every query.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from torch import nn
 from lacuna.combiners.base import Neighbors, Weighing, kernel_weights
 from lacuna.errors import SettingError
 
-# The first bandwidth of each kernel. The Gaussian divides squared distances by it, the Laplacian distances.
+# Initial bandwidth of each kernel. It divides squared distances in the Gaussian, and distances in the Laplacian.
 BANDWIDTHS = {"laplacian": 10.0, "gaussian": 100.0}
 
 
 @dataclass(frozen=True, eq=False)
 class Kster:
-    """Weighs neighbors by ``softmax(-distance / bandwidth)``; bandwidth and knn_weight come from query and keys.
+    """Weights neighbors by ``softmax(-distance / bandwidth)``; networks compute bandwidth and knn_weight.
 
-    A new one has random weights, from torch's generator; :func:`~lacuna.fitting.fit_kster` learns better
-    ones.
+    Their input is the query and a mean of the neighbors' keys. A new combiner has random weights, drawn from torch's
+    global generator; :func:`~lacuna.fitting.kster.fit_kster` trains them.
 
-    :param dimension: Width of a key.
+    :param dimension: Dimension of the keys.
     :param k: Neighbors per query.
     :param kernel: ``laplacian`` (of distances) or ``gaussian`` (of squared distances).
     """
@@ -46,12 +46,12 @@ class Kster:
         object.__setattr__(self, "network", KsterNetwork(self.dimension, BANDWIDTHS[self.kernel]))
 
     def mass(self, found: Neighbors) -> torch.Tensor:
-        """Return the mass of each neighbor; a query without neighbors gets none."""
+        """Return the mass of each neighbor; a query without neighbors gets zeros."""
         with torch.no_grad():
             return self.weigh(found).mass
 
     def weigh(self, found: Neighbors) -> Weighing:
-        """Share the distribution out; needs the queries, and reads the keys."""
+        """Return the shares of model and neighbors; needs the queries and reads the keys."""
         if found.queries is None:
             raise LookupError("these neighbors were found without their queries")
         network, keys = self.network.to(found.distances.device), found.read_keys()
@@ -68,9 +68,9 @@ class Kster:
 
 
 class KsterNetwork(nn.Module):
-    """The two small networks, each from a query and a mean of keys to one number: (queries, 2 dimension) to (.., 1).
+    """The two networks, each from a query and a mean of keys to a scalar: (queries, 2 dimension) to (queries, 1).
 
-    :param bandwidth: What the first bandwidths are about.
+    :param bandwidth: Initial bandwidth, by the bias.
     """
 
     def __init__(self, dimension: int, bandwidth: float) -> None:

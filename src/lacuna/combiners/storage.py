@@ -1,7 +1,7 @@
-"""A combiner as a folder: ``manifest.json``, and ``weights.safetensors`` where something was learned.
+"""Combiners on disk: ``manifest.json``, and ``weights.safetensors`` for combiners with a network.
 
-The manifest is read strictly and holds no time and no host, so that the same fit gives the same bytes. A folder appears
-whole or not at all. Knows nothing of models and stores beyond their fingerprints.
+The manifest is read strictly and holds no time and no host name, so the same fit gives the same bytes. Folders are
+written atomically. Of models and stores only name, fingerprint and size are recorded.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Combiner, Neighbors
 from lacuna.combiners.kster import Kster
 from lacuna.combiners.vanilla import Vanilla
+from lacuna.datastore import Store
 from lacuna.errors import CombinerError, LacunaError
 from lacuna.files import atomic_folder, atomic_path, check_unused, sha256_of, write_json
 from lacuna.manifests import Record, read_manifest
 from lacuna.version import __version__
 
-# All combiners by name. The fields of each are its settings, but for the network of those that learn.
+# All combiners by name. The init fields of each are its settings.
 COMBINERS: dict[str, type[Vanilla | Adaptive | Kster]] = {"vanilla": Vanilla, "adaptive": Adaptive, "kster": Kster}
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -33,27 +34,32 @@ WEIGHTS = "weights.safetensors"
 
 
 class ModelIdentity(Record):
-    """The model whose keys and distances it was fitted to."""
+    """The model that an artifact was fitted to."""
 
     name: str
     fingerprint: str
 
 
 class MemoryRecord(Record):
-    """A memory it was fitted with. Says where it came from; other memories are not refused."""
+    """A memory that an artifact was fitted with. For information; other memories are accepted."""
 
     name: str
     fingerprint: str
     entries: int
 
+    @classmethod
+    def of(cls, name: str, store: Store) -> MemoryRecord:
+        """Return the record of a memory with this name and store."""
+        return cls(name=name, fingerprint=store.fingerprint, entries=store.entries)
+
 
 class CombinerManifest(Record):
-    """A saved combiner.
+    """Content of ``manifest.json``.
 
-    :param combiner: Which one: a name of :data:`COMBINERS`.
+    :param combiner: Name in :data:`COMBINERS`.
     :param settings: Its fields.
-    :param dev_loss: Mean negative log-probability of the dev tokens that it was chosen by, in nats.
-    :param weights: SHA-256 of the file of weights, if there is one.
+    :param dev_loss: Mean negative log-probability of the dev tokens by which it was chosen, in nats.
+    :param weights: SHA-256 of the weights file, if there is one.
     """
 
     format: int = FORMAT
@@ -70,7 +76,7 @@ class CombinerManifest(Record):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SavedCombiner:
-    """A combiner from disk, which knows the model it is for."""
+    """A combiner with its folder and manifest, which name the model it was fitted to."""
 
     path: Path
     manifest: CombinerManifest
@@ -78,7 +84,7 @@ class SavedCombiner:
 
     @property
     def k(self) -> int:
-        """Return how many neighbors it wants."""
+        """Number of neighbors per query."""
         return self.combiner.k
 
     def mass(self, found: Neighbors) -> torch.Tensor:
@@ -86,7 +92,7 @@ class SavedCombiner:
         return self.combiner.mass(found)
 
     def check_model(self, fingerprint: str) -> None:
-        """Refuse a model whose distances it was not fitted to."""
+        """Refuse another model than the one it was fitted to."""
         fitted_to = self.manifest.model
         if fingerprint != fitted_to.fingerprint:
             raise CombinerError(
@@ -103,7 +109,7 @@ def save_combiner(
     memories: tuple[MemoryRecord, ...],
     dev_loss: float,
     seed: int,
-) -> CombinerManifest:
+) -> SavedCombiner:
     """Write a combiner into a folder that does not exist or is empty."""
     check_unused(folder, CombinerError)
     name = next(name for name, kind in COMBINERS.items() if isinstance(combiner, kind))
@@ -127,11 +133,11 @@ def save_combiner(
             write_json(temporary / MANIFEST, manifest.model_dump(mode="json"))
     except OSError as error:
         raise CombinerError(f"{folder}: cannot be written ({error.strerror}); free space, or name another") from error
-    return manifest
+    return SavedCombiner(folder, manifest, combiner)
 
 
 def load_combiner(path: str | Path) -> SavedCombiner:
-    """Read a combiner; ask :meth:`SavedCombiner.check_model` before it is used."""
+    """Read a combiner; call :meth:`SavedCombiner.check_model` before use."""
     folder = Path(path)
     manifest = read_manifest(
         folder / MANIFEST,
@@ -144,15 +150,15 @@ def load_combiner(path: str | Path) -> SavedCombiner:
         combiner = COMBINERS[manifest.combiner](**manifest.settings)  # type: ignore[arg-type]
     except (KeyError, TypeError, LacunaError) as error:
         raise CombinerError(
-            f"{folder / MANIFEST}: {manifest.combiner} with settings {manifest.settings} is no combiner "
-            f"of this version ({error}); copy or fit it again"
+            f"{folder / MANIFEST}: this version has no combiner {manifest.combiner} with settings {manifest.settings} "
+            f"({error}); copy or fit it again"
         ) from error
     if not isinstance(combiner, Vanilla):
-        _put_weights(combiner.network, folder / WEIGHTS, manifest.weights)
+        _load_weights(combiner.network, folder / WEIGHTS, manifest.weights)
     return SavedCombiner(folder, manifest, combiner)
 
 
-def _put_weights(network: nn.Module, path: Path, digest: str | None) -> None:
+def _load_weights(network: nn.Module, path: Path, digest: str | None) -> None:
     try:
         if sha256_of(path) != digest:
             raise CombinerError(f"{path}: damaged, its hash differs from the manifest's; copy or fit it again")

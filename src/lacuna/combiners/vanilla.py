@@ -1,4 +1,7 @@
-"""Vanilla kNN-MT (Khandelwal et al., 2021): a softmax over negative distances, and one fixed weight."""
+"""Vanilla kNN-MT (Khandelwal et al., 2021): a softmax over negative distances, and one weight for all tokens.
+
+Settings only: :mod:`lacuna.fitting.vanilla` finds them by a grid search.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class Vanilla:
     """``p_kNN(v)`` is proportional to the sum of ``exp(-distance / temperature)`` over neighbors with value v.
 
     :param k: Neighbors per query.
-    :param knn_weight: The share of the memory in the final distribution (the paper's lambda).
+    :param knn_weight: Share of the kNN distribution in the interpolation (lambda in the paper).
     :param temperature: Divides squared distances; larger is flatter.
     """
 
@@ -32,5 +35,5 @@ class Vanilla:
             raise SettingError(f"temperature: got {self.temperature}; allowed is more than 0")
 
     def mass(self, found: Neighbors) -> torch.Tensor:
-        """Return ``knn_weight * softmax(-distances / temperature)``; a query without neighbors gets no mass."""
+        """Return ``knn_weight * softmax(-distances / temperature)``; a query without neighbors gets zeros."""
         return self.knn_weight * kernel_weights(found, -found.distances / self.temperature)

@@ -1,16 +1,18 @@
-"""Parallel text: reading it, cleaning it, splitting it, writing it, fetching it by name."""
+"""Parallel text: read, clean, split, write and fetch it."""
 
-from lacuna.corpora.cleaning import Cleaning, CleaningReport, clean
+from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, CleaningReport, clean, count_pairs
 from lacuna.corpora.reading import BILINGUAL_SUFFIXES, read_corpus
 from lacuna.corpora.splitting import Split, draw_pairs, split_corpus
 from lacuna.corpora.text import write_tsv
 
 __all__ = [
     "BILINGUAL_SUFFIXES",
+    "DEFAULT_CLEANING",
     "Cleaning",
     "CleaningReport",
     "Split",
     "clean",
+    "count_pairs",
     "draw_pairs",
     "read_corpus",
     "split_corpus",

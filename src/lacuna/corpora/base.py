@@ -1,6 +1,6 @@
-"""What all readers share: the unit they yield, opening a file whatever its compression, comparing languages.
+"""What all readers share: the unit they yield, opening compressed files, bounds on what a file may hold, languages.
 
-Knows nothing of any one format, and nothing of where in the user's words a file was named.
+Knows no file format and no command line.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from typing import BinaryIO, NamedTuple, cast
 from lacuna.errors import CorpusError
 
 COMPRESSIONS = (".gz", ".xz")
+# Sentences have a few hundred bytes. The bound protects memory: a few kilobytes can unpack to one endless line.
+LONGEST_LINE = 2**20
 
-_BROKEN_COMPRESSION = (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError)
+_DAMAGED_COMPRESSION = (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError)
 
 
 class Unit(NamedTuple):
-    """One translation as a reader found it, before it is given an origin.
+    """One translation as read from a file, before its origin is attached.
 
     :param source: Text in the source language.
     :param target: Its translation.
     :param place: Line number, or the unit's own id.
-    :param tag: The label the file itself gives the unit, where it gives one.
+    :param tag: The label in the file, if there is one.
     """
 
     source: str
@@ -36,16 +38,16 @@ class Unit(NamedTuple):
 
 
 def content_suffix(path: Path) -> str:
-    """Return the suffix that names the format, in lower case: ``.tsv`` of ``a.tsv`` and of ``a.tsv.gz``."""
+    """Return the suffix that names the format, in lower case: ``.tsv`` for ``a.tsv`` and for ``a.tsv.gz``."""
     inner = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
     return inner.suffix.lower()
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading, unpacking ``.gz`` and ``.xz`` on the way.
+    """Open a file for reading and decompress ``.gz`` and ``.xz``.
 
-    Damage to the compression shows up only while reading, so it is caught here, around the whole use.
+    Damaged compression shows up only while reading, so it is caught around the whole ``with`` block.
     """
     try:
         file = _open(path)
@@ -54,10 +56,10 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     try:
         with file:
             yield file
-    except _BROKEN_COMPRESSION as error:
+    except _DAMAGED_COMPRESSION as error:
         suffix = path.suffix.lower()
         raise CorpusError(
-            f"{path}: damaged or not compressed as {suffix} says ({error}); fetch or compress the file again"
+            f"{path}: damaged, or not compressed as {suffix} ({error}); download or compress the file again"
         ) from error
 
 
@@ -72,36 +74,56 @@ def _open(path: Path) -> BinaryIO:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file without their ends; a byte order mark is dropped.
+    r"""Yield the lines of a UTF-8 file without line ends; a byte order mark is dropped.
 
-    Lines end at ``\n`` or ``\r\n`` and nowhere else: U+2028, U+0085 and form feeds occur inside sentences, and
-    splitting there would shift every following line against the other language.
+    Only ``\n`` and ``\r\n`` end a line. U+2028, U+0085 and form feeds occur inside sentences, and splitting there would
+    misalign all following lines with the other language.
     """
     with open_bytes(path) as file:
-        for number, raw in enumerate(file, start=1):
+        number = 0
+        while raw := file.readline(LONGEST_LINE + 1):
+            number += 1
             text = decode(path, number, raw)
             if number == 1:
                 text = text.removeprefix("\ufeff")
             yield text.removesuffix("\n").removesuffix("\r")
 
 
-def decode(path: Path, line: int, raw: bytes, encoding: str = "utf-8") -> str:
-    """Decode one line, or say which line of which file is broken."""
+def decode(name: str | Path, line: int, raw: bytes, encoding: str = "utf-8") -> str:
+    """Decode one line of at most :data:`LONGEST_LINE` bytes.
+
+    :param name: The file, for the error.
+    :param line: The line number, for the error.
+    """
+    check_length(f"{name}:{line}", "the line", len(raw))
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
         raise CorpusError(
-            f"{path}:{line}: not {encoding.upper()} (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
-            f"convert the file, for example with: iconv -t UTF-8"
+            f"{name}:{line}: not {encoding.upper()} (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
+            "convert the file, for example with: iconv -t UTF-8"
         ) from error
 
 
+def check_length(where: str, what: str, size: int) -> None:
+    """Refuse a line or text of more than :data:`LONGEST_LINE` bytes or characters.
+
+    :param where: File and line, or file and id.
+    :param what: The subject of the error, such as ``the line``.
+    """
+    if size > LONGEST_LINE:
+        raise CorpusError(
+            f"{where}: {what} is longer than {LONGEST_LINE:,} bytes, the longest allowed; "
+            "check that the file is parallel text with one sentence per line or unit"
+        )
+
+
 def normalize_language(code: str) -> str:
-    """Write a language code one way: ``pt_BR``, ``pt-BR`` and ``PT-br`` become ``pt-br``."""
+    """Return one spelling of a language code: ``pt_BR``, ``pt-BR`` and ``PT-br`` become ``pt-br``."""
     return code.strip().replace("_", "-").lower()
 
 
 def language_matches(wanted: str, found: str) -> bool:
-    """Tell whether a language found in a file is the one wanted, or a regional form of it (``de`` takes ``de-AT``)."""
+    """Tell whether a language found in a file is the one wanted or a regional form of it (``de`` takes ``de-AT``)."""
     wanted, found = normalize_language(wanted), normalize_language(found)
     return found == wanted or found.startswith(wanted + "-")

@@ -1,112 +1,254 @@
-"""Gettext catalogs, PO and MO, parsed by translate-toolkit.
+"""Gettext catalogs, PO and MO: parsed with polib, after checks that polib does not make.
 
-Knows nothing of origins. Decodes the bytes itself: the toolkit reads a PO file that is not what its header says as
-Latin-1 without a word, and takes a cut-off MO file for one with shorter strings.
+polib drops the last character of a string without closing quote, splits lines at U+2028, and follows any offset of an
+MO file. This module therefore decodes PO files itself and hands polib only well-formed lines, and it checks all offsets
+of an MO file first. Knows nothing of origins and wheels.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from lacuna.corpora.base import Unit, decode, normalize_language, open_bytes
+from polib import MOEntry, MOFile, POEntry, POFile, mofile, pofile
+
+from lacuna.corpora.base import Unit, check_length, decode, normalize_language, open_bytes
 from lacuna.errors import CorpusError
 from lacuna.records import Languages
 
-MSGID_LANGUAGE = "en"  # what gettext expects of a msgid, unless the header says otherwise
+MSGID_LANGUAGE = "en"  # the gettext convention, unless the header names another language
+LARGEST_CATALOG = 64_000_000  # bytes after decompression; catalogs are read whole, and real ones are far smaller
 
 _CHARSET = re.compile(rb"charset=\s*([^\s\"\\]+)")
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_@].*)?", re.IGNORECASE)
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?)\s*(?=\")")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A finished message of a catalog: neither fuzzy nor obsolete.
+
+    :param context: Its ``msgctxt``, or an empty string.
+    :param ids: ``msgid``, and ``msgid_plural`` if there is one.
+    :param texts: The translation, or its plural forms in their order; empty strings where untranslated.
+    :param comment: Extracted comments (``#.``), one per line.
+    """
+
+    context: str
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    comment: str
+
+    @property
+    def place(self) -> str:
+        """The key under which gettext finds the message, context and msgid, on one line."""
+        name = f"{self.context}|{self.ids[0]}" if self.context else self.ids[0]
+        return name.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """A parsed catalog.
+
+    :param header: The fields of the header, such as ``Language``.
+    :param messages: All finished messages, in the order of the file.
+    """
+
+    header: dict[str, str]
+    messages: tuple[Message, ...]
 
 
 def read_po(path: Path, languages: Languages | None) -> Iterator[Unit]:
-    """Yield the translated messages of a PO file; fuzzy, obsolete and untranslated ones are no translations."""
-    from translate.storage import pypo  # only here: the toolkit takes a while to import
-
-    with open_bytes(path) as file:
-        content = _as_utf8(path, file.read())
-    try:
-        store = pypo.pofile.parsestring(content)  # type: ignore[no-untyped-call]
-    except (ValueError, LookupError) as error:
-        raise CorpusError(f"{path}: malformed PO ({error}); check the file with: msgfmt --check") from error
-    yield from _messages(path, store, languages)
+    """Yield the translated messages of a PO file; fuzzy, obsolete and untranslated messages are skipped."""
+    yield from _units(path, _read(path, parse_po), languages)
 
 
 def read_mo(path: Path, languages: Languages | None) -> Iterator[Unit]:
     """Yield the messages of a compiled catalog."""
-    from translate.storage import base, mo
-
-    with open_bytes(path) as file:
-        content = file.read()
-    try:
-        _check_bounds(content, mo.mofile.parse_header(content))
-        store = mo.mofile.parsestring(content)  # type: ignore[no-untyped-call]
-    except (ValueError, LookupError, struct.error, base.ParseError) as error:
-        raise CorpusError(f"{path}: malformed MO ({error}); compile the catalog again with: msgfmt") from error
-    yield from _messages(path, store, languages)
+    yield from _units(path, _read(path, parse_mo), languages)
 
 
-def _as_utf8(path: Path, content: bytes) -> bytes:
-    """Transcode a PO file, header and all, so that the toolkit has nothing to guess."""
+def parse_po(content: bytes, name: str) -> Catalog:
+    """Parse a PO file.
+
+    :param content: The file, in the charset that its header names; UTF-8 if it names none.
+    :param name: The name of the file, for errors.
+    :raises CorpusError: The file is malformed; the error names the line.
+    """
     content = content.removeprefix(b"\xef\xbb\xbf")
+    lines = _decode_lines(content, name, _charset(content, name))
+    try:
+        parsed = pofile(_Lines("\n".join(_well_formed(lines, name)) + "\n"), encoding="utf-8")
+    except OSError as error:  # polib's error for everything
+        line = re.search(r"\(line (\d+)\)", str(error))
+        where = f"{name}:{line[1]}" if line else name
+        raise CorpusError(f"{where}: malformed PO (unexpected line); check the file with: msgfmt --check") from error
+    return _catalog(parsed)
+
+
+def parse_mo(content: bytes, name: str) -> Catalog:
+    """Parse a compiled catalog.
+
+    :param content: The file.
+    :param name: The name of the file, for errors.
+    :raises CorpusError: The file is malformed.
+    """
+    try:
+        charset = _charset(_check_offsets(content, name), name)
+        parsed = mofile(cast(str, content), encoding=charset)  # the stubs do not know that bytes are allowed
+    except CorpusError:
+        raise
+    except (OSError, ValueError, struct.error) as error:
+        raise CorpusError(f"{name}: malformed MO ({error}); compile the catalog again with: msgfmt") from error
+    return _catalog(parsed)
+
+
+class _Lines(str):
+    """Text that polib splits at newlines only; its own ``splitlines`` also splits at U+2028, U+0085 and others."""
+
+    __slots__ = ()
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        return self.split("\n")
+
+
+def _read(path: Path, parse: Callable[[bytes, str], Catalog]) -> Catalog:
+    with open_bytes(path) as file:
+        content = file.read(LARGEST_CATALOG + 1)
+    if len(content) > LARGEST_CATALOG:
+        raise CorpusError(
+            f"{path}: larger than {LARGEST_CATALOG:,} bytes, the largest catalog allowed; split it into several"
+        )
+    return parse(content, str(path))
+
+
+def _charset(content: bytes, name: str) -> str:
     found = _CHARSET.search(content)
     charset = found[1].decode("ascii", "replace") if found else "utf-8"
-    if charset == "CHARSET":  # the template's blank, left unfilled
-        charset = "utf-8"
+    if charset == "CHARSET":  # the placeholder of the template
+        return "utf-8"
     try:
-        text = "\n".join(decode(path, number, raw, charset) for number, raw in enumerate(content.split(b"\n"), start=1))
-    except LookupError as error:
+        "".encode(charset)
+    except (LookupError, ValueError) as error:
         raise CorpusError(
-            f"{path}: unknown charset {charset!r} in the header; write the one the file is in, such as UTF-8"
+            f"{name}: unknown charset {charset!r} in the header; write the charset of the file, such as UTF-8"
         ) from error
-    # The parser trips over a comment sign that ends the file, hence the last newline.
-    return _CHARSET.sub(b"charset=UTF-8", text.encode() + b"\n", count=1)
+    return charset
 
 
-def _check_bounds(content: bytes, header: tuple[str, int, int, int, int, int, int, int]) -> None:
-    """See that every string of an MO file lies inside the file; slicing would shorten it silently."""
-    endian, _, _, count, *tables = header
-    for table in tables[:2]:
-        for length, offset in struct.iter_unpack(f"{endian}ii", content[table : table + 8 * count]):
-            if length < 0 or offset < 0 or offset + length > len(content):
-                raise ValueError(f"a string ends beyond the file's {len(content):,} bytes")
+# --- PO --------------------------------------------------------------------------------------------------------------
 
 
-def _messages(path: Path, store: Any, languages: Languages | None) -> Iterator[Unit]:  # noqa: ANN401 - untyped library
-    swap = _is_reversed(path, store.parseheader(), languages)
-    for message in store.units:
-        ids, texts = _forms(message.source), _forms(message.target)
-        if not ids[0] or not message.istranslated():
+def _decode_lines(content: bytes, name: str, charset: str) -> Iterator[str]:
+    start = number = 0
+    while start < len(content):
+        end = content.find(b"\n", start)
+        end = len(content) if end < 0 else end
+        number += 1
+        check_length(f"{name}:{number}", "the line", end - start)  # before the slice copies it
+        yield decode(name, number, content[start:end], charset)
+        start = end + 1
+
+
+def _well_formed(lines: Iterator[str], name: str) -> Iterator[str]:
+    """Yield one line for each line, written as polib expects it; comments that no reader needs become empty."""
+    size = 0
+    for number, line in enumerate(lines, start=1):
+        line = line.strip()
+        obsolete = "#~ " if line.startswith("#~") else ""
+        body = line[2:].lstrip() if obsolete else line
+        if body.startswith("#") or (obsolete and body.startswith("|")):
+            yield _comment(body)
             continue
-        place = _place(message.getcontext(), ids[0])
+        keyword = _KEYWORD.match(body)
+        string = body[keyword.end() :] if keyword else body
+        if body and not _STRING.fullmatch(string):
+            raise CorpusError(
+                f"{name}:{number}: malformed PO (no string in double quotes); check the file with: msgfmt --check"
+            )
+        size = len(string) if keyword else size + len(string)
+        check_length(f"{name}:{number}", "the message", size)
+        yield f"{obsolete}{keyword[1]} {string}" if keyword else f"{obsolete}{string}" if string else ""
+
+
+def _comment(line: str) -> str:
+    """Keep flags and extracted comments, with the space that polib insists on."""
+    marker, text = line[:2], line[2:].strip()
+    return f"{marker} {text}" if marker in ("#,", "#.") and text else ""
+
+
+# --- MO --------------------------------------------------------------------------------------------------------------
+
+
+def _check_offsets(content: bytes, name: str) -> bytes:
+    """Check that all strings are inside the file and do not overlap; return the header, which is the first string.
+
+    Slicing would shorten a string silently, and strings that overlap could unpack a small file to any size.
+    """
+    order = {MOFile.MAGIC: "<", MOFile.MAGIC_SWAPPED: ">"}.get(int.from_bytes(content[:4], "little"))
+    if order is None:
+        raise ValueError("not an MO file")
+    # Magic number, revision, number of strings, where the tables of msgid and msgstr start.
+    _, _, count, *starts = struct.unpack_from(f"{order}5I", content)
+    total = 0
+    for start in starts:
+        if start + 8 * count > len(content):
+            raise ValueError(f"a table ends beyond the file's {len(content):,} bytes")
+        for number, (length, offset) in enumerate(struct.iter_unpack(f"{order}2I", content[start : start + 8 * count])):
+            check_length(f"{name}: message {number}", "the message", length)
+            if offset + length > len(content):
+                raise ValueError(f"message {number} ends beyond the file's {len(content):,} bytes")
+            total += length
+    if total > len(content):
+        raise ValueError(f"messages overlap: {total:,} bytes of text in a file of {len(content):,}")
+    if not count:
+        return b""
+    length, offset = struct.unpack_from(f"{order}2I", content, starts[1])
+    return content[offset : offset + length]
+
+
+# --- both ------------------------------------------------------------------------------------------------------------
+
+
+def _catalog(parsed: POFile | MOFile) -> Catalog:
+    return Catalog(dict(parsed.metadata), tuple(_message(entry) for entry in parsed if _finished(entry)))
+
+
+def _finished(entry: POEntry | MOEntry) -> bool:
+    return bool(entry.msgid) and not entry.obsolete and "fuzzy" not in entry.flags
+
+
+def _message(entry: POEntry | MOEntry) -> Message:
+    ids = (entry.msgid, entry.msgid_plural) if entry.msgid_plural else (entry.msgid,)
+    forms = entry.msgstr_plural
+    texts = tuple(forms[number] for number in sorted(forms)) if forms else (entry.msgstr,)
+    return Message(entry.msgctxt or "", ids, texts, entry.comment)
+
+
+def _units(path: Path, catalog: Catalog, languages: Languages | None) -> Iterator[Unit]:
+    swap = _is_reversed(path, catalog.header, languages)
+    for message in catalog.messages:
+        ids, texts, place = message.ids, message.texts, message.place
+        if not texts[0]:
+            continue
         if len(ids) == 1:
             forms = [(ids[0], texts[0], place)]
         else:
-            # One and many: the forms between have no msgid of their own that they translate.
-            forms = [(ids[0], texts[0], f"{place}[0]"), (ids[-1], texts[-1], f"{place}[{len(texts) - 1}]")]
-            if len(texts) == 1:
-                forms[1] = (ids[-1], texts[0], f"{place}[plural]")
+            # Singular and plural: the forms between them translate no msgid of their own.
+            last = f"{place}[{len(texts) - 1}]" if len(texts) > 1 else f"{place}[plural]"
+            forms = [(ids[0], texts[0], f"{place}[0]"), (ids[-1], texts[-1], last)]
         for msgid, msgstr, where in forms:
             if msgstr.strip():
                 yield Unit(msgstr, msgid, where) if swap else Unit(msgid, msgstr, where)
 
 
-def _forms(text: Any) -> list[str]:  # noqa: ANN401 - str, or the toolkit's multistring for plurals
-    forms = getattr(text, "strings", None) or [text]
-    return [str.__str__(form) if form is not None else "" for form in forms]
-
-
-def _place(context: str | None, msgid: str) -> str:
-    """Name a message by what gettext looks it up by: its context, if any, and its msgid, on one line."""
-    name = f"{context}|{msgid}" if context else msgid
-    return name.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
-
-
 def _is_reversed(path: Path, header: dict[str, str], languages: Languages | None) -> bool:
-    """Tell whether the msgid is the target side, and refuse a catalog of other languages than asked for."""
+    """Tell whether the msgid is the target side, and refuse a catalog of other languages."""
     if languages is None:
         return False
     msgid = _header_language(header, "X-Source-Language") or MSGID_LANGUAGE
@@ -117,13 +259,13 @@ def _is_reversed(path: Path, header: dict[str, str], languages: Languages | None
             return swap
     raise CorpusError(
         f"{path}: msgid is {msgid} and msgstr is {msgstr or 'not named'}, but the languages asked for are {languages}; "
-        "name the catalog's languages, or correct Language and X-Source-Language in its header"
+        "give the languages of the catalog, or correct Language and X-Source-Language in its header"
     )
 
 
 def _header_language(header: dict[str, str], key: str) -> str | None:
     value = header.get(key, "").strip()
-    # Hand-written headers say "German" or keep the template's words; only a code can be compared.
+    # Some headers say "German" or keep the words of the template; only a code can be compared.
     return _base(value) if _LANGUAGE_CODE.fullmatch(value) else None
 
 

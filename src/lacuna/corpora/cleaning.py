@@ -1,6 +1,6 @@
-"""Cleaning: one spelling of white space and accents, and away with pairs no translation can be learned from.
+"""Clean a corpus: normalize white space and accents, and drop pairs from which no translation can be learned.
 
-Knows nothing of files. Holds no text: duplicates are known by a 128-bit hash, so memory is a few dozen bytes a pair.
+Duplicates are detected by 128-bit hashes, so memory is a few dozen bytes per pair. Knows nothing of files.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import xxhash
 from lacuna.errors import CorpusError, SettingError
 from lacuna.records import SentencePair
 
-# A Chinese, Japanese or Korean sign says about as much as three letters; counted so, one ratio serves all scripts.
+# A Chinese, Japanese or Korean character counts as three letters, so that one length ratio works for all scripts.
 _WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff]")
-_WIDE_SIGN_LETTERS = 3
-# Added to both lengths before they are compared: "OK" may well be "In Ordnung", while long sentences keep step.
+_WIDE_LETTERS = 3
+# Added to both lengths before they are compared: "OK" may be "In Ordnung", but long sentences have similar lengths.
 _RATIO_CUSHION = 16
-# U+FFFD is what is left of a character after a wrong decoding.
+# Control characters, and U+FFFD, the replacement character of a wrong decoding.
 _BROKEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """What a pair must be to stay. Every pair is normalized first: see :func:`normalize`.
+    """Conditions that a pair must meet. Every pair is normalized first, see :func:`normalize`.
 
-    :param max_words: Words, split at white space, that either side may have.
-    :param max_characters: Characters that either side may have; for scripts that write no spaces.
-    :param max_ratio: How many times as long one side may be as the other; short texts are given some slack.
-    :param min_letters: Letters that each side must have; 0 keeps pairs of mere numbers and signs.
-    :param drop_duplicates: Keep only the first of pairs that are the same on both sides.
-    :param drop_identical: Drop pairs whose two sides are equal. Off, for names and commands rightly stay as they are.
-    :param drop_broken: Drop pairs with control characters or the mark of a wrong decoding (U+FFFD).
+    :param max_words: Largest number of words on either side, split at white space.
+    :param max_characters: Largest number of characters on either side, for scripts without spaces.
+    :param max_ratio: Largest ratio of the two lengths; short texts get some slack.
+    :param min_letters: Smallest number of letters on each side; 0 keeps pairs of numbers and punctuation.
+    :param drop_duplicates: Keep only the first of several equal pairs.
+    :param drop_identical: Drop pairs with equal sides. Off, because names and commands often stay the same.
+    :param drop_broken: Drop pairs with control characters or U+FFFD, the sign of a wrong decoding.
     """
 
     max_words: int = 250
@@ -50,13 +50,13 @@ class Cleaning:
         for name in ("max_words", "max_characters"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} must be 1 or more, got {getattr(self, name)}")
-        if not self.max_ratio >= 1:  # written so that NaN is refused too
+        if not self.max_ratio >= 1:  # also refuses NaN
             raise SettingError(f"max_ratio must be 1 or more, got {self.max_ratio}; use inf for no limit")
         if self.min_letters < 0:
             raise SettingError(f"min_letters must be 0 or more, got {self.min_letters}")
 
     def fault(self, source: str, target: str) -> str | None:
-        """Name what is wrong with a normalized pair, or None; duplicates are not looked for here."""
+        """Name the fault of a normalized pair, or return None; duplicates are not checked here."""
         sides = (source, target)
         if not all(sides):
             return "empty"
@@ -78,10 +78,10 @@ DEFAULT_CLEANING = Cleaning()
 
 @dataclass(slots=True)
 class CleaningReport:
-    """What cleaning did, counted while the pairs pass.
+    """Counts of kept and dropped pairs, updated while the pairs are streamed.
 
-    :param kept: Pairs that stayed.
-    :param dropped: Pairs that went, by reason.
+    :param kept: Number of pairs kept.
+    :param dropped: Number of pairs dropped, by reason.
     """
 
     kept: int = 0
@@ -89,11 +89,11 @@ class CleaningReport:
 
     @property
     def read(self) -> int:
-        """Pairs seen so far."""
+        """Number of pairs read so far."""
         return self.kept + self.dropped.total()
 
     def summary(self) -> str:
-        """Say it in one line, the most frequent reason first."""
+        """Return the counts in one line, the most frequent reason first."""
         text = f"kept {self.kept:,} of {self.read:,} pairs"
         reasons = sorted(self.dropped.items(), key=lambda item: (-item[1], item[0]))
         return text + (f" (dropped {', '.join(f'{count:,} {reason}' for reason, count in reasons)})" if reasons else "")
@@ -101,25 +101,29 @@ class CleaningReport:
 
 def clean(
     pairs: Iterable[SentencePair],
-    settings: Cleaning = DEFAULT_CLEANING,
+    settings: Cleaning | None = DEFAULT_CLEANING,
     report: CleaningReport | None = None,
 ) -> Iterator[SentencePair]:
-    """Stream the pairs worth keeping, normalized, in their order and with their origins.
+    """Stream the pairs that meet the conditions, normalized, in order and with their origins.
 
     :param pairs: Any pairs, read once.
-    :param settings: What a pair must be to stay.
-    :param report: Counts what is kept and dropped, as far as the stream has been consumed.
-    :raises CorpusError: At the end of the stream, where pairs came in and all were dropped.
+    :param settings: The conditions; None keeps every pair as it is.
+    :param report: Counts kept and dropped pairs while the stream is consumed.
+    :raises CorpusError: At the end of the stream, if there were pairs and all were dropped.
     """
     report = CleaningReport() if report is None else report
-    seen: set[bytes] = set()
     before = report.kept
     total = 0
+    seen: set[bytes] = set()
     for total, pair in enumerate(pairs, start=1):  # noqa: B007 - the last number is the count
+        if settings is None:
+            report.kept += 1
+            yield pair
+            continue
         source, target = normalize(pair.source), normalize(pair.target)
         fault = settings.fault(source, target)
         if fault is None and settings.drop_duplicates:
-            # Normalized text has no newline, so the two sides cannot run into each other.
+            # Normalized text has no newline, so it separates the two sides unambiguously.
             digest = xxhash.xxh3_128_digest(f"{source}\n{target}".encode("utf-8", "surrogatepass"))
             fault = "duplicate" if digest in seen else None
             seen.add(digest)
@@ -132,10 +136,21 @@ def clean(
         raise CorpusError(f"empty after cleaning: {report.summary()}; loosen the cleaning, or check the corpus")
 
 
-def normalize(text: str) -> str:
-    """Compose accents (NFC), make each run of white space one space, strip the ends.
+def count_pairs(pairs: Iterable[SentencePair], settings: Cleaning | None = DEFAULT_CLEANING) -> CleaningReport:
+    """Read all pairs and count those that :func:`clean` keeps and drops.
 
-    NFC and not NFKC: the latter would rewrite ``½`` and full-width signs, which a translation may need to reproduce.
+    A pass before slow work finds errors in the corpus at once, and gives the number of pairs for the progress bar.
+    """
+    report = CleaningReport()
+    for _ in clean(pairs, settings, report):
+        pass
+    return report
+
+
+def normalize(text: str) -> str:
+    """Compose accents (NFC), replace each run of white space by one space, and strip the ends.
+
+    NFKC is not used: it would change ``½`` and full-width characters, which a translation may have to reproduce.
     """
     return " ".join(unicodedata.normalize("NFC", text).split())
 
@@ -159,4 +174,4 @@ def _ratio(source: str, target: str) -> float:
 def _length(text: str) -> int:
     if text.isascii():
         return len(text)
-    return len(text) + (_WIDE_SIGN_LETTERS - 1) * len(_WIDE.findall(text))
+    return len(text) + (_WIDE_LETTERS - 1) * len(_WIDE.findall(text))

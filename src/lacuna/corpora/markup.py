@@ -1,8 +1,9 @@
-r"""Translation memories and exchange files in XML, TMX and XLIFF, streamed unit by unit.
+r"""TMX and XLIFF, streamed unit by unit.
 
-Knows nothing of origins. Trusts no file: entities are not expanded, no DTD is loaded, nothing is fetched.
-Of inline markup the text remains: ``<hi>``, ``<g>``, ``<pc>`` and ``<mrk>`` give their content, while the elements that
-hold native codes (``<bpt>``, ``<ph>`` ...) are left out, for a code such as ``{\b`` is no part of the sentence.
+Files are not trusted: entities are not expanded, no DTD is loaded, nothing is downloaded, and the size of a unit is
+bounded. The text inside ``<hi>``, ``<g>``, ``<pc>`` and ``<mrk>`` is kept. Elements for native codes (``<bpt>``,
+``<ph>`` ...) are dropped with their content, because a code such as ``{\b`` is not part of the sentence. Knows nothing
+of origins.
 """
 
 from __future__ import annotations
@@ -10,28 +11,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lxml import etree
 
-from lacuna.corpora.base import Unit, language_matches, normalize_language, open_bytes
+from lacuna.corpora.base import LONGEST_LINE, Unit, check_length, language_matches, normalize_language, open_bytes
 from lacuna.errors import CorpusError
 from lacuna.records import Languages
 
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _CODES = frozenset({"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec", "sm", "em", "cp"})
-# XLIFF's way of saying what PO calls fuzzy or untranslated.
+# Bytes that may precede the end of a unit. XML files need no line breaks, so lines are not bounded.
+_LARGEST_UNIT = 16 * LONGEST_LINE
+# The states of XLIFF that correspond to fuzzy and untranslated messages in PO.
 _UNFINISHED = re.compile(r"new|initial|needs-.*")
 
 
 def read_tmx(path: Path, languages: Languages | None) -> Iterator[Unit]:
-    """Yield the units that hold both languages, chosen by ``xml:lang`` (``de`` takes ``de-DE``).
+    """Yield the units that have both languages, chosen by ``xml:lang`` (``de`` takes ``de-DE``).
 
-    Without ``languages`` the file may hold two only; the header's ``srclang``, else the first met, is the source.
+    Without ``languages`` the file must have exactly two. The source is the header's ``srclang``, or else the first
+    language in the file.
     """
     chosen: tuple[str, str] | None = None
     preferred = ""
-    seen: dict[str, None] = {}  # a set that keeps order
+    seen: dict[str, None] = {}  # an ordered set
     found = ordinal = 0
     for _, element in _walk(path, "tmx", ends=("header", "tu")):
         if _name(element) == "header":
@@ -51,8 +55,8 @@ def read_tmx(path: Path, languages: Languages | None) -> Iterator[Unit]:
             yield Unit(source, target, element.get("tuid") or str(ordinal))
     if languages is not None and seen and not found:
         raise CorpusError(
-            f"{path}: no unit holds both {languages.source} and {languages.target}; "
-            f"languages in the file: {', '.join(seen)}"
+            f"{path}: no unit has both {languages.source} and {languages.target}; "
+            f"choose from the languages in the file: {', '.join(seen)}"
         )
 
 
@@ -66,7 +70,7 @@ def read_xliff(path: Path, languages: Languages | None) -> Iterator[Unit]:
             if _names_languages(element):
                 swap = _is_reversed(path, element, languages)
             if _name(element) == "file":
-                # Ids are unique within one <file> only, so from the second on they carry the file's name.
+                # Ids are unique within one <file> only, so ids of further files are prefixed with its name.
                 files += 1
                 name = element.get("original") or element.get("id") or str(files)
                 prefix = f"{name}/" if files > 1 else ""
@@ -82,11 +86,12 @@ def read_xliff(path: Path, languages: Languages | None) -> Iterator[Unit]:
 def _walk(
     path: Path, root: str, starts: Sequence[str] = (), ends: Sequence[str] = ()
 ) -> Iterator[tuple[str, etree._Element]]:
-    """Yield elements as the parser meets them, freeing each ``ends`` element after use: memory stays flat."""
+    """Yield elements while parsing, and free each ``ends`` element after use, so that memory does not grow."""
     events = ("start", "end") if starts else ("end",)
     with open_bytes(path) as file:
+        bounded = _BoundedFile(path, file)
         parser = etree.iterparse(
-            file,
+            bounded,
             events=events,
             tag=[f"{{*}}{name}" for name in (*starts, *ends)],
             resolve_entities=False,
@@ -102,29 +107,60 @@ def _walk(
                     yield event, element
                 if event == "end" and _name(element) in ends:
                     _release(element)
+                    bounded.since_unit = 0
         except etree.XMLSyntaxError as error:
             raise _malformed(path, root, error) from error
         _check_root(path, root, parser)
 
 
+class _BoundedFile:
+    """A file that refuses to be read further if no unit has ended for :data:`_LARGEST_UNIT` bytes.
+
+    The parser keeps everything since the last unit in memory, and a small compressed file can unpack to any size.
+
+    :param since_unit: Bytes read since the last unit ended.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.since_unit = 0
+        self._path, self._file = path, file
+
+    def read(self, size: int) -> bytes:
+        """Read up to ``size`` bytes."""
+        data = self._file.read(size)
+        self.since_unit += len(data)
+        if self.since_unit > _LARGEST_UNIT:
+            raise CorpusError(
+                f"{self._path}: more than {_LARGEST_UNIT:,} bytes without the end of a unit; "
+                "check that the file is a translation memory or XLIFF"
+            )
+        return data
+
+
 def _release(element: etree._Element) -> None:
+    """Free an element and everything before it, except for its ancestors."""
     element.clear()
-    parent = element.getparent()
-    while parent is not None and element.getprevious() is not None:
-        del parent[0]
+    kept: etree._Element | None = element
+    while kept is not None:
+        parent = kept.getparent()
+        while parent is not None and kept.getprevious() is not None:
+            del parent[0]
+        kept = parent
 
 
 def _check_root(path: Path, root: str, parser: Any) -> None:  # noqa: ANN401 - the stubs lack iterparse.root
     name = _name(parser.root)
     if name != root:
-        raise CorpusError(f"{path}: not {root.upper()}, its root element is <{name}>; check the file's suffix")
+        raise CorpusError(f"{path}: not {root.upper()}, its root element is <{name}>; check the suffix of the file")
 
 
 def _malformed(path: Path, root: str, error: etree.XMLSyntaxError) -> CorpusError:
     line = error.lineno or 1
-    # lxml repeats the place at the end of the message.
+    # lxml repeats line and column at the end of the message.
     reason = re.sub(r"(, line \d+, column \d+)?( \([^)]*, line \d+\))?$", "", str(error.msg or "no content"))
-    return CorpusError(f"{path}:{line}: malformed {root.upper()} ({reason}); export the file again, or mend that line")
+    return CorpusError(
+        f"{path}:{line}: malformed {root.upper()} ({reason}); export the file again, or correct that line"
+    )
 
 
 def _name(element: etree._Element) -> str:
@@ -136,20 +172,22 @@ def _text(path: Path, element: etree._Element) -> str:
     for child in element:
         if not isinstance(child.tag, str):
             raise CorpusError(
-                f"{path}:{element.sourceline}: the text uses the entity {child.text}, and entities are not expanded, "
+                f"{path}:{element.sourceline}: the text uses the entity {child.text}, and entities are not expanded "
                 "for safety; write the characters themselves"
             )
         if _name(child) not in _CODES:
             parts.append(_text(path, child))
         parts.append(child.tail or "")
-    return "".join(parts)
+    text = "".join(parts)
+    check_length(f"{path}:{element.sourceline}", f"the text of <{_name(element)}>", len(text))
+    return text
 
 
 def _segments(path: Path, unit: etree._Element) -> dict[str, etree._Element]:
-    """Map each language of a TMX unit, normalized, to its segment; of two variants the first counts."""
+    """Map each language of a TMX unit, normalized, to its segment; the first of several variants counts."""
     segments: dict[str, etree._Element] = {}
     for variant in unit.iterchildren("{*}tuv"):
-        # TMX before 1.4 wrote a plain lang attribute.
+        # TMX before 1.4 has a plain lang attribute.
         language = variant.get(_LANG) or variant.get("lang")
         if not language:
             raise CorpusError(
@@ -186,14 +224,13 @@ def _pick_known(
 ) -> tuple[etree._Element | None, etree._Element | None]:
     if len(seen) > 2:
         raise CorpusError(
-            f"{path}:{unit.sourceline}: languages are missing; the file holds {', '.join(seen)}: "
-            "say which two, as in de-en"
+            f"{path}:{unit.sourceline}: languages are missing; the file has {', '.join(seen)}: choose two, as in de-en"
         )
     return (segments.get(chosen[0]), segments.get(chosen[1])) if chosen else (None, None)
 
 
 def _names_languages(element: etree._Element) -> bool:
-    """Tell whether this element is the one that states the languages: <file> in XLIFF 1, <xliff> in XLIFF 2."""
+    """Tell whether this element names the languages: <file> in XLIFF 1, <xliff> in XLIFF 2."""
     if _name(element) == "file":
         root = element.getroottree().getroot()
         return root.get("srcLang") is None
@@ -214,12 +251,12 @@ def _is_reversed(path: Path, element: etree._Element, languages: Languages | Non
                 return swap
     raise CorpusError(
         f"{path}:{element.sourceline}: the file is {source or '(not named)'}-{target or '(not named)'}, "
-        f"but the languages asked for are {languages}; ask for the file's own languages, in either direction"
+        f"but the languages asked for are {languages}; give the languages of the file, in either direction"
     )
 
 
 def _segments_of(unit: etree._Element) -> Iterator[tuple[str, etree._Element]]:
-    """Yield what holds <source> and <target>: the unit in XLIFF 1, each segment in XLIFF 2; with its part of the id."""
+    """Yield an id suffix and the parent of <source> and <target>: the unit in XLIFF 1, each segment in XLIFF 2."""
     if _name(unit) == "trans-unit":
         yield "", unit
         return

@@ -1,6 +1,6 @@
-"""Reading a corpus: finds out which files are meant and which format they are in, then streams sentence pairs.
+"""Read a corpus: find its files and their format, then stream sentence pairs.
 
-Knows no format from the inside, changes no text and drops nothing: that is cleaning's work.
+Knows no details of any format. Changes and drops nothing; cleaning does that.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def read_corpus(
 ) -> Iterator[SentencePair]:
     """Stream the sentence pairs of a corpus.
 
-    A corpus is two plain files, line by line; or one bilingual file; or a prefix ``P`` for which ``P.de`` and ``P.en``
-    exist, with ``languages`` given. Names that cannot be right are refused at once, faults inside a file where they are
-    met. A corpus without a single pair is an error at the end of the stream.
+    A corpus is two plain files aligned by line, one bilingual file, or a prefix ``P`` for which ``P.de`` and ``P.en``
+    exist (``languages`` is then required). Wrong names raise at once, errors inside a file when the stream reaches
+    them. A corpus without any pair raises at the end of the stream.
 
     :param source: The source side, the bilingual file, or the prefix.
-    :param target: The target side, where ``source`` is one of two plain files.
-    :param languages: The direction wanted. TMX needs it unless the file holds two languages only; in PO, MO and XLIFF
-        it turns a file of the opposite direction round, and a file of other languages is an error.
-    :param tag: A label for all pairs; a tag in the file itself goes before it.
-    :raises CorpusError: What the files hold is not parallel text as described.
+    :param target: The target side, if ``source`` is one of two plain files.
+    :param languages: The direction. TMX needs it unless the file has exactly two languages. PO, MO and XLIFF files of
+        the opposite direction are swapped; files of other languages are an error.
+    :param tag: A label for all pairs; a tag in the file takes precedence.
+    :raises CorpusError: The files are not parallel text as described.
     """
     named = os.fspath(source)
     if target is not None:
@@ -68,12 +68,12 @@ def _pairs(units: Iterator[Unit], file: str, tag: str | None) -> Iterator[Senten
         empty = False
         yield SentencePair(unit.source, unit.target, Origin(file, unit.place, unit.tag or tag))
     if empty:
-        raise CorpusError(f"{file}: empty corpus, no sentence pair in it; name a file with at least one translation")
+        raise CorpusError(f"{file}: empty corpus, no sentence pair found; name a file with at least one translation")
 
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise CorpusError(f"{path}: no such file; check the name, or the folder you are in")
+        raise CorpusError(f"{path}: no such file; check the name and the current folder")
     if path.is_dir():
         raise CorpusError(f"{path}: is a folder; name a file in it")
     return path
@@ -81,14 +81,12 @@ def _existing(path: Path) -> Path:
 
 def _plain(path: Path) -> Path:
     if content_suffix(path) in READERS:
-        raise CorpusError(
-            f"{path}: a {content_suffix(path)} file holds both languages; name it alone, not as one of two"
-        )
+        raise CorpusError(f"{path}: a {content_suffix(path)} file has both languages; give it alone, not as one of two")
     return _existing(path)
 
 
 def _prefixed(prefix: Path, languages: Languages | None) -> tuple[Path, Path]:
-    """Find the two files of the Moses convention, or say why ``prefix`` is no corpus."""
+    """Find the two files of the Moses convention, or raise an error that explains why ``prefix`` is not a corpus."""
     siblings = _siblings(prefix)
     if languages is not None:
         left, right = _side(prefix, languages.source), _side(prefix, languages.target)
@@ -96,13 +94,13 @@ def _prefixed(prefix: Path, languages: Languages | None) -> tuple[Path, Path]:
             return left, right
         if left or right:
             missing = languages.target if left else languages.source
-            raise CorpusError(f"{prefix}: there is {left or right} but no {prefix}.{missing}; both sides are needed")
+            raise CorpusError(f"{prefix}: found {left or right} but no {prefix}.{missing}; both sides are needed")
         if siblings and not prefix.exists():
-            raise CorpusError(f"{prefix}: no files for {languages}; there are {', '.join(siblings)}: name two of these")
+            raise CorpusError(
+                f"{prefix}: no files for {languages}; found {', '.join(siblings)}: give the languages of two of these"
+            )
     elif siblings and not prefix.is_file():
-        raise CorpusError(
-            f"{prefix}: languages are missing; for the files {', '.join(siblings)} say which two, as in de-en"
-        )
+        raise CorpusError(f"{prefix}: languages are missing; found {', '.join(siblings)}: choose two, as in de-en")
     if prefix.is_file():
         suffix = content_suffix(prefix) or "none"
         raise CorpusError(f"{prefix}: unsupported suffix {suffix}; allowed: {_ALLOWED}, or two plain files")

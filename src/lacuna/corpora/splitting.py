@@ -1,6 +1,6 @@
-"""Splitting a corpus into train, dev and test so that no source sentence is on two sides.
+"""Split a corpus into train, dev and test without shared source sentences, and draw samples from it.
 
-Knows nothing of files. A memory that holds a test sentence answers by heart: the score would mean nothing.
+A memory that contains a test sentence repeats it, and the score would mean nothing. Knows nothing of files.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Split:
     """The three parts, each in the order of the corpus.
 
     :param train: All pairs whose source sentence was not drawn.
-    :param dev: One pair of each source sentence drawn for dev.
-    :param test: One pair of each source sentence drawn for test.
-    :param dropped: Pairs in no part: the other pairs of the sentences drawn.
+    :param dev: One pair for each source sentence drawn for dev.
+    :param test: One pair for each source sentence drawn for test.
+    :param dropped: Number of pairs in no part: the other pairs of the sentences drawn.
     """
 
     train: list[SentencePair]
@@ -38,9 +38,9 @@ class Split:
 def split_corpus(pairs: Sequence[SentencePair], dev: int, test: int, seed: int) -> Split:
     """Draw ``dev`` and ``test`` source sentences, one pair each, and leave the rest to train.
 
-    Source sentences are the same if they differ in case, accents' spelling or white space only. They are drawn by a
-    seeded hash of their text, so what is drawn depends on the seed and the sentences, not on their order or number of
-    repetitions, and not on the version of any random generator.
+    Source sentences that differ only in case, white space or Unicode composition are the same. They are drawn by a
+    seeded hash of their text, so the draw depends on the seed and the sentences, but not on their order, on how often
+    they occur, or on the version of a random generator.
 
     :param pairs: The corpus, cleaned or not.
     :param dev: Pairs for dev, 0 or more.
@@ -55,7 +55,7 @@ def split_corpus(pairs: Sequence[SentencePair], dev: int, test: int, seed: int) 
     if len(groups) <= dev + test:
         raise CorpusError(
             f"cannot take {dev:,} dev and {test:,} test sentences out of {len(groups):,} different source sentences "
-            "and leave any to train on; ask for fewer, or bring more text"
+            "and leave any for training; ask for fewer, or add more text"
         )
     drawn = heapq.nsmallest(dev + test, groups, key=lambda key: (xxhash.xxh3_128_digest(key, seed=seed), key))
     chosen = [min(groups[key], key=lambda index: _rank(pairs[index], seed)) for key in drawn]
@@ -77,17 +77,17 @@ def _check(dev: int, test: int, seed: int) -> None:
 
 
 def _key(source: str) -> bytes:
-    # Composed again after casefold, which can take a character apart.
+    # Composed again after casefold, which can decompose a character.
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", source).casefold())
     return xxhash.xxh3_128_digest(" ".join(folded.split()).encode("utf-8", "surrogatepass"))
 
 
 def _rank(pair: SentencePair, seed: int) -> bytes:
-    """Order the pairs of one source sentence by what they say, so that their order in the corpus does not matter."""
+    """Order the pairs of one source sentence by their text, so that their order in the corpus does not matter."""
     return xxhash.xxh3_128_digest(f"{pair.source}\0{pair.target}".encode("utf-8", "surrogatepass"), seed=seed)
 
 
 def draw_pairs(pairs: Sequence[SentencePair], most: int, seed: int) -> list[SentencePair]:
-    """Draw at most so many pairs, in their order; the same seed draws the same places."""
+    """Draw at most ``most`` pairs and keep their order; equal seeds draw the same positions."""
     chosen = np.random.default_rng(seed).permutation(len(pairs))[:most]
     return [pairs[number] for number in sorted(chosen)]

@@ -1,4 +1,7 @@
-"""Line-based parallel text: two plain files, tab-separated columns, JSON lines; and writing it."""
+"""Line-based parallel text: two plain files, TSV and JSON lines are read, TSV is written.
+
+Knows nothing of origins when reading, and nothing of cleaning.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,13 @@ from lacuna.errors import CorpusError
 from lacuna.files import atomic_path
 from lacuna.records import SentencePair
 
+_SEPARATORS = re.compile(r"\r\n|[\t\n\r]")
+
 
 def read_plain(source: Path, target: Path) -> Iterator[Unit]:
     """Yield line ``n`` of one file with line ``n`` of the other.
 
-    Blank lines are yielded like any other: dropping one would lose the count that aligns the two files.
+    Blank lines are yielded too: dropping one would misalign the two files.
     """
     sources, targets = read_lines(source), read_lines(target)
     for number, (left, right) in enumerate(zip_longest(sources, targets), start=1):
@@ -31,20 +36,20 @@ def read_plain(source: Path, target: Path) -> Iterator[Unit]:
             counts = (number - 1, longer) if left is None else (longer, number - 1)
             raise CorpusError(
                 f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; "
-                "line n of one must translate line n of the other: align the files again"
+                "line n of one file must translate line n of the other: align the files again"
             )
         yield Unit(left, right, str(number))
 
 
 def read_tsv(path: Path) -> Iterator[Unit]:
-    """Yield ``source<TAB>target`` or ``source<TAB>target<TAB>tag`` lines; wholly empty lines are passed over."""
+    """Yield ``source<TAB>target`` or ``source<TAB>target<TAB>tag`` lines; empty lines are skipped."""
     for number, line in enumerate(read_lines(path), start=1):
         if not line:
             continue
         columns = line.split("\t")
         if len(columns) not in (2, 3):
             raise CorpusError(
-                f"{path}:{number}: got {len(columns)} {'column' if len(columns) == 1 else 'columns'}; each line holds "
+                f"{path}:{number}: got {len(columns)} {'column' if len(columns) == 1 else 'columns'}; each line is "
                 "source<TAB>target or source<TAB>target<TAB>tag: replace tabs inside the text by spaces"
             )
         tag = columns[2] if len(columns) == 3 else None
@@ -52,7 +57,7 @@ def read_tsv(path: Path) -> Iterator[Unit]:
 
 
 def read_jsonl(path: Path) -> Iterator[Unit]:
-    """Yield one ``{"source": ..., "target": ..., "tag": ...}`` per line; other keys are the user's own, unread."""
+    """Yield one ``{"source": ..., "target": ..., "tag": ...}`` per line; other keys are ignored."""
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
@@ -82,28 +87,25 @@ def _text(where: str, record: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise CorpusError(f"{where}: '{key}' is a {type(value).__name__}, not a string; put the text in quotes")
     try:
-        # JSON can spell half a character ("\ud83d"), which no later step could write out again.
+        # JSON can spell half a character ("\ud83d"), which cannot be encoded again.
         value.encode()
     except UnicodeEncodeError as error:
-        raise CorpusError(f"{where}: '{key}' holds half a surrogate pair; write the file as plain UTF-8") from error
+        raise CorpusError(f"{where}: '{key}' has half a surrogate pair; write the file as plain UTF-8") from error
     return value
-
-
-_SEPARATORS = re.compile(r"\r\n|[\t\n\r]")
 
 
 def write_tsv(path: str | Path, pairs: Iterable[SentencePair]) -> int:
     r"""Write ``source<TAB>target``, and ``<TAB>tag`` after pairs that have a tag; return the number of pairs.
 
-    A tab, ``\n``, ``\r`` or ``\r\n`` inside a text becomes one space: escapes would have to be undone by every other
-    tool that reads the file. A byte order mark before a text is left out. Equal pairs make equal bytes, compressed too.
+    A tab, ``\n``, ``\r`` or ``\r\n`` inside a text becomes one space, because other tools would not undo escapes. A
+    byte order mark before a text is dropped. Equal pairs give equal bytes, also when compressed.
 
-    :param path: Ends in ``.tsv``, ``.tsv.gz`` or ``.tsv.xz``; the file is whole or absent, never half.
-    :param pairs: Read once. Nothing is written if reading them fails.
+    :param path: Ends in ``.tsv``, ``.tsv.gz`` or ``.tsv.xz``. The file is written atomically.
+    :param pairs: Read once. If reading them fails, no file is written.
     """
     path = Path(path)
     if content_suffix(path) != ".tsv":
-        raise CorpusError(f"{path}: write_tsv writes .tsv, .tsv.gz or .tsv.xz; change the name's suffix")
+        raise CorpusError(f"{path}: write_tsv writes .tsv, .tsv.gz or .tsv.xz; change the suffix")
     count = 0
     with atomic_path(path) as temporary, _open(temporary, path.suffix.lower()) as file:
         for pair in pairs:
@@ -111,8 +113,8 @@ def write_tsv(path: str | Path, pairs: Iterable[SentencePair]) -> int:
                 file.write(_line(pair).encode())
             except UnicodeEncodeError as error:
                 raise CorpusError(
-                    f"{path}: the pair from {pair.origin} holds half a surrogate pair, "
-                    "which UTF-8 cannot spell; drop that pair"
+                    f"{path}: the pair from {pair.origin} has half a surrogate pair, "
+                    "which UTF-8 cannot encode; drop that pair"
                 ) from error
             count += 1
     return count
@@ -131,10 +133,10 @@ def _field(text: str) -> str:
 
 @contextmanager
 def _open(temporary: Path, compression: str) -> Iterator[BinaryIO]:
-    """Open for writing; the compression is that of the final name, which the temporary one does not show."""
+    """Open for writing, compressed as the final name says; the temporary name has another suffix."""
     with temporary.open("wb") as raw:
         if compression == ".gz":
-            # No name and no time in the header: the same pairs must give the same bytes.
+            # Without name and time in the header, equal pairs give equal bytes.
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed, _buffered(packed) as file:
                 yield file
         elif compression == ".xz":
@@ -145,5 +147,5 @@ def _open(temporary: Path, compression: str) -> Iterator[BinaryIO]:
 
 
 def _buffered(file: gzip.GzipFile | lzma.LZMAFile) -> io.BufferedWriter:
-    # Compressors are slow at many small writes.
+    # Compressors are slow with many small writes.
     return io.BufferedWriter(cast(io.RawIOBase, file), buffer_size=1 << 18)

@@ -1,4 +1,4 @@
-"""The store: what a model said at every target token of a corpus, as columns on disk. Needs no torch."""
+"""The store: the keys, values and predictions of a model for all target tokens of a corpus. Does not need torch."""
 
 from lacuna.datastore.building import build_store
 from lacuna.datastore.columns import Keys, SentenceTable

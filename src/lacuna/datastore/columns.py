@@ -1,6 +1,6 @@
-"""The sentence pairs of a store, with their origins: one JSON line each, found by number without reading the rest.
+"""The files of a store: keys, columns and sentence pairs, written shard by shard and memory-mapped for reading.
 
-Knows nothing of entries and keys.
+Sentence pairs are JSON lines with their origins, found by number without reading the others. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -19,9 +19,30 @@ from lacuna.errors import StoreError
 from lacuna.files import atomic_path, sync
 from lacuna.records import Origin, SentencePair
 
+KEYS = "keys"
+# One number per entry. Token ids need 32 bits: signed 16-bit integers overflow with vocabularies of 32,768 tokens.
+COLUMNS: dict[str, type[np.generic]] = {
+    "values": np.int32,
+    "predictions": np.int32,
+    "known": np.bool_,
+    "log_p_gold": np.float32,
+    "entropy": np.float32,
+    "sentence": np.int32,
+    "position": np.int32,
+}
+# Columns that a store has in all of its shards or in none.
+OPTIONAL: dict[str, type[np.generic]] = {"weights": np.float32}
+MEAN = "mean.npy"
+SENTENCES = "sentences.jsonl"
+STARTS = "sentence_starts"
+KEY_SUM = "key_sum"
+SHARD_FILES = (*(f"{name}.npy" for name in (KEYS, *COLUMNS, KEY_SUM, STARTS)), SENTENCES)
+
+_HASHED_AT_ONCE = 2**22
+
 
 def pair_to_line(pair: SentencePair) -> bytes:
-    """Write a pair as one line. Lone surrogates, which UTF-8 has no room for, survive as they are."""
+    """Write a pair as one line. Lone surrogates, which UTF-8 cannot encode, are preserved."""
     origin = pair.origin
     fields = [pair.source, pair.target, origin.file, origin.place, origin.tag]
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
@@ -29,21 +50,21 @@ def pair_to_line(pair: SentencePair) -> bytes:
 
 
 def line_to_pair(line: bytes) -> SentencePair:
-    """Read what :func:`pair_to_line` wrote."""
+    """Read a line written by :func:`pair_to_line`."""
     source, target, file, place, tag = json.loads(line.decode("utf-8", "surrogatepass"))
     return SentencePair(source, target, Origin(file, place, tag))
 
 
 def line_starts(lines: Sequence[bytes]) -> NDArray[np.int64]:
-    """Return where each line starts in the joined lines, and where the last one ends."""
+    """Return the start of each line in the joined lines, and the end of the last one."""
     return np.cumsum([0, *map(len, lines)], dtype=np.int64)
 
 
 class SentenceTable:
-    """Sentence pairs by sentence id, read from the mapped files when asked for.
+    """Sentence pairs by sentence id, read on demand from the mapped files.
 
-    :param texts: The bytes of each shard's lines.
-    :param starts: Where each line of a shard starts, and where the last one ends.
+    :param texts: The bytes of the lines of each shard.
+    :param starts: The start of each line of a shard, and the end of the last one.
     """
 
     def __init__(self, texts: Sequence[NDArray[np.uint8]], starts: Sequence[NDArray[np.int64]]) -> None:
@@ -54,7 +75,7 @@ class SentenceTable:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def __getitem__(self, sentence: int) -> SentencePair:
-        """Give the pair of a sentence id, as the column ``sentence`` holds it."""
+        """Return the pair of a sentence id, as in the column ``sentence``."""
         if not 0 <= sentence < len(self):
             raise IndexError(f"sentence {sentence}: this table has sentences 0 to {len(self) - 1}")
         shard = int(np.searchsorted(self._ends, sentence, side="right"))
@@ -66,35 +87,13 @@ class SentenceTable:
         return (self[sentence] for sentence in range(len(self)))
 
 
-KEYS = "keys"
-# One number for each entry. Token ids fit 32 bits with room; 16 would overflow from vocabularies of 32,768 on.
-COLUMNS: dict[str, type[np.generic]] = {
-    "values": np.int32,
-    "predictions": np.int32,
-    "known": np.bool_,
-    "log_p_gold": np.float32,
-    "entropy": np.float32,
-    "sentence": np.int32,
-    "position": np.int32,
-}
-# What a store may have besides: in all of its shards or in none.
-OPTIONAL: dict[str, type[np.generic]] = {"weights": np.float32}
-MEAN = "mean.npy"
-SENTENCES = "sentences.jsonl"
-STARTS = "sentence_starts"
-KEY_SUM = "key_sum"
-SHARD_FILES = (*(f"{name}.npy" for name in (KEYS, *COLUMNS, KEY_SUM, STARTS)), SENTENCES)
-
-_HASHED_AT_ONCE = 2**22
-
-
 def shard_folder(store: Path, number: int) -> Path:
     """Return the folder of a shard."""
     return store / "shards" / f"{number:05d}"
 
 
 def record_of(path: Path) -> FileRecord:
-    """Measure and hash a file without reading it into memory at once."""
+    """Return size and hash of a file, reading it block by block."""
     digest, size = xxhash.xxh3_128(), 0
     with path.open("rb") as file:
         while block := file.read(_HASHED_AT_ONCE):
@@ -106,11 +105,11 @@ def record_of(path: Path) -> FileRecord:
 def write_shard(
     store: Path, number: int, keys: NDArray[np.float16], columns: Mapping[str, NDArray[np.generic]], lines: list[bytes]
 ) -> ShardRecord:
-    """Write a shard under a temporary name, force it to disk, and give it its name.
+    """Write a shard under a temporary name, flush it to disk, and rename it.
 
     :param keys: ``(rows, dimension)``.
     :param columns: All of :data:`COLUMNS`, and any of :data:`OPTIONAL`.
-    :param lines: The sentence pairs of the shard, from :func:`~lacuna.datastore.columns.pair_to_line`.
+    :param lines: The sentence pairs of the shard, from :func:`pair_to_line`.
     """
     final = shard_folder(store, number)
     temporary = final.with_name(f".{final.name}.tmp")
@@ -119,7 +118,7 @@ def write_shard(
     arrays: dict[str, NDArray[np.generic]] = {KEYS: keys}
     present = COLUMNS | {name: dtype for name, dtype in OPTIONAL.items() if name in columns}
     arrays |= {name: columns[name].astype(dtype, copy=False) for name, dtype in present.items()}
-    # Kept for each shard, so that the mean of all keys is the same however often a build was broken off.
+    # Stored per shard, so that the mean of all keys does not depend on interruptions of the build.
     arrays |= {KEY_SUM: keys.sum(axis=0, dtype=np.float64), STARTS: line_starts(lines)}
     for name, array in arrays.items():
         np.save(temporary / f"{name}.npy", array, allow_pickle=False)
@@ -128,7 +127,7 @@ def write_shard(
     for name in files:
         sync(temporary / name)
     sync(temporary)
-    # What is there already was written before a break, but not yet noted: it is the same, or a part of it.
+    # An existing folder was written before an interruption but not recorded: it has the same content or a part of it.
     shutil.rmtree(final, ignore_errors=True)
     temporary.replace(final)
     sync(final.parent)
@@ -136,7 +135,7 @@ def write_shard(
 
 
 def write_mean(store: Path, shards: Sequence[ShardRecord], dimension: int) -> FileRecord:
-    """Write the mean of all keys, from the sums of the shards."""
+    """Write the mean of all keys, computed from the sums of the shards."""
     total = np.zeros(dimension, dtype=np.float64)
     for number in range(len(shards)):
         total += np.load(shard_folder(store, number) / f"{KEY_SUM}.npy", allow_pickle=False)
@@ -146,7 +145,7 @@ def write_mean(store: Path, shards: Sequence[ShardRecord], dimension: int) -> Fi
 
 
 def map_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
-    """Map a ``.npy`` file, read-only, and check that it holds what it should."""
+    """Map a ``.npy`` file read-only, and check its type and shape."""
     try:
         # An empty array cannot be mapped.
         array: NDArray[np.generic] = np.load(path, mmap_mode="r" if all(shape) else None, allow_pickle=False)
@@ -154,25 +153,25 @@ def map_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> ND
         raise StoreError(f"{path}: cannot be read ({error}); copy or build the store again") from error
     if array.dtype != np.dtype(dtype) or array.shape != shape:
         raise StoreError(
-            f"{path}: holds {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}; "
+            f"{path}: has {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}; "
             "copy or build the store again"
         )
-    # A plain view: indexing np.memmap itself costs several times as much for few rows.
+    # A plain view: indexing np.memmap itself is several times slower for few rows.
     return array.view(np.ndarray)
 
 
 def map_bytes(path: Path) -> NDArray[np.uint8]:
-    """Map a file of bytes, read-only."""
+    """Map a file of bytes read-only."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype=np.uint8)
     return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
 
 
 class Keys:
-    """All keys of a store in the order of its entries, mapped from the shards: only rows asked for are read.
+    """All keys of a store in the order of its entries, mapped from the shards; only requested rows are read.
 
-    :param shards: Arrays ``(rows, dimension)`` that follow each other.
-    :param dimension: Width of a key.
+    :param shards: Arrays ``(rows, dimension)``, in order.
+    :param dimension: Dimension of a key.
     """
 
     def __init__(self, shards: Sequence[NDArray[np.float16]], dimension: int) -> None:
@@ -186,7 +185,7 @@ class Keys:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def gather(self, ids: NDArray[np.int64]) -> NDArray[np.float16]:
-        """Return the keys of some entries ``(n, dimension)``, in the order asked for; repeats are fine."""
+        """Return the keys of the given entries, ``(n, dimension)``, in their order; ids may repeat."""
         wanted = np.asarray(ids, dtype=np.int64)
         if wanted.size and not 0 <= int(wanted.min()) <= int(wanted.max()) < self.rows:
             raise IndexError(f"entries {wanted.min()} to {wanted.max()}: this store has entries 0 to {self.rows - 1}")
@@ -200,7 +199,7 @@ class Keys:
         return out
 
     def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[np.float16]]]:
-        """Go through all keys in order: the first row and the block, of ``rows`` keys or fewer at a shard's end."""
+        """Yield all keys in order, as first row and block of ``rows`` keys, or fewer at the end of a shard."""
         first = 0
         for shard in self._shards:
             for start in range(0, len(shard), rows):

@@ -1,8 +1,10 @@
-"""What is in a store: a few numbers, or its entries one by one."""
+"""Summaries of a store, and listings of its entries.
+
+Reads the manifests of index and margins only as far as a summary needs; knows nothing of how both are built.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,9 +16,10 @@ from numpy.typing import NDArray
 from lacuna.datastore.manifest import Manifest
 from lacuna.datastore.store import Store, open_store
 from lacuna.errors import SettingError, StoreError
+from lacuna.manifests import read_object
 from lacuna.records import SentencePair
 
-# Where the knowledge margins of the entries are, once measured: whole numbers, one for each entry.
+# The knowledge margins, if they were measured: one integer per entry.
 MARGIN = "margin/margin.npy"
 MARGIN_MANIFEST = "margin/manifest.json"
 
@@ -25,12 +28,12 @@ _MARGIN_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What is in a store.
+    """Summary of a store.
 
-    :param known: Entries whose value the model would have said by itself.
-    :param bytes: Size of the whole folder, with index and margins.
-    :param index: The kind of the store's index, and whether it was made of the store as it is; ``None`` for no index.
-    :param margin_histogram: See :func:`margin_histogram`; ``None`` where the store as it is has none.
+    :param known: Number of known entries.
+    :param bytes: Size of the whole folder, index and margins included.
+    :param index: Kind of the index, and whether it was built from the store in its current state; None for no index.
+    :param margin_histogram: See :func:`margin_histogram`; None if the store has no current margins.
     """
 
     path: Path
@@ -42,11 +45,11 @@ class StoreReport:
 
     @property
     def known_ratio(self) -> float:
-        """The share of entries that are known."""
+        """Share of known entries."""
         return self.known / self.manifest.entries if self.manifest.entries else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Give the report as JSON has it."""
+        """Return the report as JSON content."""
         manifest = self.manifest
         return {
             "store": str(self.path),
@@ -66,7 +69,7 @@ class StoreReport:
 
 
 def inspect_store(path: str | Path) -> StoreReport:
-    """Look at a store without reading its keys."""
+    """Summarize a store without reading its keys."""
     store = open_store(path)
     size = sum(file.stat().st_size for file in store.path.rglob("*") if file.is_file())
     return StoreReport(
@@ -80,35 +83,39 @@ def inspect_store(path: str | Path) -> StoreReport:
 
 
 def _index_of(store: Store) -> dict[str, Any] | None:
-    path = store.path / "index" / "manifest.json"
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {"kind": content["kind"], "current": content["store"] == store.fingerprint}
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path}: not the manifest of an index ({error}); make the index again") from error
+    content = _read_part(store.path / "index" / "manifest.json", ("kind", "store"), "build the index again")
+    return content and {"kind": content["kind"], "current": content["store"] == store.fingerprint}
 
 
 def _margins_of(store: Store) -> dict[str, dict[str, int]] | None:
-    path, manifest = store.path / MARGIN, store.path / MARGIN_MANIFEST
-    if not manifest.is_file():
+    content = _read_part(store.path / MARGIN_MANIFEST, ("store",), "measure the margins again")
+    if content is None or content["store"] != store.fingerprint:
         return None
+    path = store.path / MARGIN
     try:
-        if json.loads(manifest.read_text(encoding="utf-8"))["store"] != store.fingerprint:
-            return None
         margins = np.load(path, mmap_mode="r" if store.entries else None, allow_pickle=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path.parent}: cannot be read ({error}); measure the margins again") from error
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again") from error
     if margins.shape != (store.entries,):
         raise StoreError(f"{path}: has shape {margins.shape}, not {(store.entries,)}; measure the margins again")
     return margin_histogram(margins, store.known)
 
 
+def _read_part(path: Path, keys: tuple[str, ...], again: str) -> dict[str, Any] | None:
+    """Read the manifest of an index or of margins; None if there is none."""
+    if not path.is_file():
+        return None
+    content = read_object(path, StoreError, missing=f"{path}: missing; {again}", again=again)
+    lacking = [key for key in keys if key not in content]
+    if lacking:
+        raise StoreError(f"{path}: no {' and no '.join(lacking)} in it; {again}")
+    return content
+
+
 def margin_histogram(
     margins: NDArray[np.integer[Any]], known: NDArray[np.bool_]
-) -> dict[str, dict[str, int]]:  # {least: {"known": count, "unknown": count}}
-    """Count entries by knowledge margin, known and unknown ones apart; a bin is named by its least margin."""
+) -> dict[str, dict[str, int]]:  # {smallest: {"known": count, "unknown": count}}
+    """Count known and unknown entries by knowledge margin; each bin is named by its smallest margin."""
     edges = [*_MARGIN_EDGES, np.inf]
     (of_known, _), (of_unknown, _) = (np.histogram(margins[some], bins=edges) for some in (known, ~known))
     return {
@@ -119,14 +126,14 @@ def margin_histogram(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a store knows of one entry.
+    """One entry of a store.
 
     :param entry: Its row.
-    :param value: The right token.
-    :param prediction: The token the model found most probable.
-    :param p_gold: The model's probability of the right token.
-    :param margin: The knowledge margin, where it was measured.
-    :param pair: The sentence pair it comes from, with file and place.
+    :param value: The target token.
+    :param prediction: The most probable token for the model.
+    :param p_gold: The probability of the value for the model.
+    :param margin: The knowledge margin, if it was measured.
+    :param pair: The sentence pair, with its origin.
     """
 
     entry: int
@@ -140,7 +147,7 @@ class Entry:
     pair: SentencePair
 
     def as_json(self) -> dict[str, Any]:
-        """Give the entry as JSON has it."""
+        """Return the entry as JSON content."""
         return asdict(self)
 
 
@@ -152,12 +159,12 @@ def entries_of(
     margins: NDArray[np.uint16] | None = None,
     limit: int = 50,
 ) -> list[Entry]:
-    """List the entries of a sentence, or those with a certain value, or both; at most ``limit``, in order.
+    """List the entries of a sentence, the entries with a value, or both; at most ``limit``, in order.
 
-    :param margins: Of all entries, if they are to be shown.
+    :param margins: The margins of all entries, to be included.
     """
     if sentence is None and token is None:
-        raise SettingError("sentence, token: got neither; say which entries to list")
+        raise SettingError("sentence, token: got neither; choose the entries to list with one of them")
     if sentence is not None and not 0 <= sentence < len(store.sentences):
         raise SettingError(f"sentence: got {sentence}; {store.path} has sentences 0 to {len(store.sentences) - 1}")
     chosen = np.ones(store.entries, dtype=np.bool_)

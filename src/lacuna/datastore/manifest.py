@@ -1,7 +1,7 @@
-"""What a store folder says of itself: ``manifest.json``, and ``building.json`` while it is not finished.
+"""The manifest of a store, ``manifest.json``, and the state of an unfinished build, ``building.json``.
 
-Both are read strictly: a field too many, too few or of another type is an error, as is a format this version does not
-know. They hold no time and no host, so that the same build gives the same bytes. Knows nothing of what is in the files.
+Both are read strictly. They contain no time and no host name, so that equal builds give equal bytes. Knows nothing of
+the content of the files.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pydantic import Field, JsonValue
 
 from lacuna.errors import StoreError
 from lacuna.files import write_text
-from lacuna.manifests import Record
-from lacuna.manifests import read_manifest as read_record
+from lacuna.manifests import Record, read_manifest
 from lacuna.records import Languages
 
 FORMAT = 1
@@ -25,18 +24,18 @@ _AGAIN = "copy or build the store again"
 
 
 class FileRecord(Record):
-    """A file's size and its xxh3-128 hash."""
+    """Size and xxh3-128 hash of a file."""
 
     bytes: int = Field(ge=0)
     xxh3: str
 
 
 class ShardRecord(Record):
-    """One shard: entries and sentences that were written together.
+    """A shard: entries and sentences that were written together.
 
-    :param rows: Entries.
-    :param sentences: Sentence pairs; their ids go on from the shard before.
-    :param files: By name inside the shard's folder.
+    :param rows: Number of entries.
+    :param sentences: Number of sentence pairs; their ids continue those of the previous shard.
+    :param files: Files by name in the folder of the shard.
     """
 
     rows: int = Field(ge=0)
@@ -45,7 +44,7 @@ class ShardRecord(Record):
 
 
 class ModelRecord(Record):
-    """The model that the keys come from."""
+    """The model that computed the keys."""
 
     name: str
     fingerprint: str
@@ -54,12 +53,12 @@ class ModelRecord(Record):
 
 
 class CorpusRecord(Record):
-    """The sentence pairs as they came in.
+    """The sentence pairs of a build.
 
-    :param pairs: All of them, also those left out.
-    :param skipped: Those left out because the model cannot take them.
+    :param pairs: Number of pairs, skipped ones included.
+    :param skipped: Pairs that were skipped because they are too long for the model.
     :param xxh3: Hash of texts and origins, in order.
-    :param files: Names of the files they came from; of very many, the first.
+    :param files: Names of the first files that the pairs come from.
     """
 
     pairs: int = Field(ge=0)
@@ -69,10 +68,10 @@ class CorpusRecord(Record):
 
 
 class BuildSettings(Record):
-    """Settings that decide which bytes a build writes.
+    """Settings that decide the bytes of a store.
 
-    :param batch_tokens: Tokens, with what fills up, that go through the model at once.
-    :param shard_rows: Entries that a shard may have; a shard ends where a sentence ends.
+    :param batch_tokens: Largest number of tokens in a batch, padding included.
+    :param shard_rows: Largest number of entries in a shard; a shard ends at the end of a sentence.
     """
 
     batch_tokens: int = Field(default=2048, ge=1)
@@ -80,12 +79,12 @@ class BuildSettings(Record):
 
 
 class Parent(Record):
-    """Where a store came from that was made from another.
+    """The store from which a store was made.
 
-    :param fingerprint: The other store's :attr:`~lacuna.datastore.store.Store.fingerprint`.
-    :param entries: Its entries.
-    :param made_by: The verb that made this one, as ``prune``.
-    :param settings: The verb's settings.
+    :param fingerprint: The :attr:`~lacuna.datastore.store.Store.fingerprint` of the other store.
+    :param entries: Its number of entries.
+    :param made_by: The verb that made this store, such as ``prune``.
+    :param settings: The settings of the verb.
     """
 
     fingerprint: str
@@ -95,7 +94,7 @@ class Parent(Record):
 
 
 class Manifest(Record):
-    """A finished store."""
+    """The manifest of a finished store."""
 
     format: int = FORMAT
     kind: Literal["store"] = "store"
@@ -116,7 +115,7 @@ class Manifest(Record):
 
 
 class Unfinished(Record):
-    """A store being built: what it is built from, and how far it has come."""
+    """The state of a build: its inputs, and the shards written so far."""
 
     format: int = FORMAT
     kind: Literal["unfinished store"] = "unfinished store"
@@ -130,35 +129,38 @@ class Unfinished(Record):
 
 
 def write_record(path: Path, record: Manifest | Unfinished) -> None:
-    """Write a record atomically; the same record gives the same bytes."""
+    """Write a record atomically; equal records give equal bytes."""
     write_text(path, json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a finished store, or say why the folder is none."""
+def read_store_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a finished store.
+
+    :raises StoreError: The folder has no finished store, or its manifest is damaged.
+    """
     if not folder.exists():
-        raise StoreError(f"{folder}: no such store; make it with: lacuna build CORPUS --into {folder}")
+        raise StoreError(f"{folder}: no such store; build it with: lacuna build CORPUS --into {folder}")
     if not (folder / MANIFEST).is_file() and (folder / UNFINISHED).is_file():
-        raise StoreError(f"{folder}: this store is not finished; run the command that builds it again")
-    missing = f"{folder}: not a store, there is no {MANIFEST} in it; name a folder that lacuna build made"
-    manifest = read_record(folder / MANIFEST, Manifest, StoreError, missing=missing, again=_AGAIN)
+        raise StoreError(f"{folder}: this store is not finished; run the same build command again")
+    missing = f"{folder}: not a store, it has no {MANIFEST}; name a folder that was written by lacuna build"
+    manifest = read_manifest(folder / MANIFEST, Manifest, StoreError, missing=missing, again=_AGAIN)
     sums = [sum(shard.rows for shard in manifest.shards), sum(shard.sentences for shard in manifest.shards)]
     if sums != [manifest.entries, manifest.sentences]:
         raise StoreError(
-            f"{folder / MANIFEST}: says {manifest.entries} entries of {manifest.sentences} sentences, but its shards "
-            f"have {sums[0]} of {sums[1]}; the file was changed: copy or build the store again"
+            f"{folder / MANIFEST}: has {manifest.entries} entries of {manifest.sentences} sentences, but its shards "
+            f"have {sums[0]} of {sums[1]}; the file was changed: {_AGAIN}"
         )
     return manifest
 
 
 def read_unfinished(folder: Path) -> Unfinished:
-    """Read how far a build has come."""
-    missing = f"{folder}: no store is being built there; name another folder"
-    return read_record(folder / UNFINISHED, Unfinished, StoreError, missing=missing, again=_AGAIN)
+    """Read the state of an unfinished build."""
+    missing = f"{folder}: has no unfinished build; name another folder"
+    return read_manifest(folder / UNFINISHED, Unfinished, StoreError, missing=missing, again=_AGAIN)
 
 
 class KeyMaker(Protocol):
-    """A model, as far as a store describes it: :class:`lacuna.models.Model` is such."""
+    """The properties of a model that a store records; :class:`lacuna.models.Model` has them."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -168,6 +170,8 @@ class KeyMaker(Protocol):
 
     @property
     def languages(self) -> Languages | None: ...  # noqa: D102
+
+    def is_direction(self, languages: Languages) -> bool: ...  # noqa: D102
 
     @property
     def dimension(self) -> int: ...  # noqa: D102
@@ -180,6 +184,6 @@ class KeyMaker(Protocol):
 
 
 def describe_model(model: KeyMaker) -> ModelRecord:
-    """Return what a manifest says of a model."""
+    """Return the record of a model for a manifest."""
     languages = None if model.languages is None else str(model.languages)
     return ModelRecord(name=model.name, fingerprint=model.fingerprint, languages=languages, eos_id=model.eos_id)

@@ -1,6 +1,6 @@
-"""A finished store, opened for reading. Nothing here writes; files are mapped, and read when they are first used.
+"""A finished store, opened for reading. Files are memory-mapped and read on first use; nothing is written.
 
-Knows nothing of indexes and translators, and of models only the fingerprint.
+Knows nothing of indexes and translators.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from lacuna.datastore.columns import (
     SentenceTable,
     map_array,
     map_bytes,
+    shard_folder,
 )
-from lacuna.datastore.columns import shard_folder as folder_of
-from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, read_manifest
+from lacuna.datastore.manifest import MANIFEST, FileRecord, KeyMaker, Manifest, read_store_manifest
 from lacuna.errors import StoreError
 from lacuna.files import sha256_of
+from lacuna.records import Languages
 
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """The memory of a model: what it saw (keys), what was right there (values), and what it would have said.
+    """All entries of a corpus for one model: keys, values, and the predictions of the model.
 
-    Made by :func:`open_store`. Columns have one number for each entry, in the order of the corpus.
+    Opened with :func:`open_store`. Columns have one number per entry, in the order of the corpus.
 
     :param path: The folder.
     :param keys: The keys, on disk.
     :param mean: The mean of all keys.
-    :param sentences: The sentence pairs that the entries come from, by sentence id.
+    :param sentences: The sentence pairs by sentence id.
     """
 
     path: Path
@@ -59,12 +60,12 @@ class Store:
 
     @property
     def dimension(self) -> int:
-        """Width of a key."""
+        """Dimension of a key."""
         return self.manifest.dimension
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the manifest, and through the hashes in it of every file."""
+        """SHA-256 of the manifest, which has the hashes of all files."""
         return sha256_of(self.path / MANIFEST)
 
     @cached_property
@@ -74,17 +75,17 @@ class Store:
 
     @cached_property
     def predictions(self) -> NDArray[np.int32]:
-        """The token the model found most probable."""
+        """The most probable token for the model."""
         return cast(NDArray[np.int32], self._column("predictions"))
 
     @cached_property
     def known(self) -> NDArray[np.bool_]:
-        """Whether the model was right: the prediction is the value."""
+        """Whether the prediction equals the value."""
         return cast(NDArray[np.bool_], self._column("known"))
 
     @cached_property
     def log_p_gold(self) -> NDArray[np.float32]:
-        """Natural log-probability that the model gave the value."""
+        """Natural log-probability of the value."""
         return cast(NDArray[np.float32], self._column("log_p_gold"))
 
     @cached_property
@@ -99,29 +100,39 @@ class Store:
 
     @cached_property
     def position(self) -> NDArray[np.int32]:
-        """The place of the value in its target sentence, from 0."""
+        """The position of the value in its target sentence, from 0."""
         return cast(NDArray[np.int32], self._column("position"))
 
     @cached_property
     def weights(self) -> NDArray[np.float32] | None:
-        """How many entries each one stands for, where a store was made by merging some; otherwise None."""
+        """How many entries each one represents after merging; None for a store without merged entries."""
         if not any("weights.npy" in shard.files for shard in self.manifest.shards):
             return None
         return cast(NDArray[np.float32], self._column("weights"))
 
-    def check_model(self, fingerprint: str) -> None:
-        """Refuse a model whose keys are not comparable with those in the store."""
+    def check_model(self, model: KeyMaker) -> None:
+        """Refuse a model whose keys are not comparable with those of the store: another model or direction.
+
+        The direction is compared if both have one. A multilingual model always has one.
+        """
         built_with = self.manifest.model
-        if fingerprint != built_with.fingerprint:
+        if model.fingerprint != built_with.fingerprint:
             raise StoreError(
                 f"{self.path}: built with another model ({built_with.name}, fingerprint {built_with.fingerprint[:12]}, "
-                f"not {fingerprint[:12]}); use that model, or build a store with this one"
+                f"not {model.fingerprint[:12]}); use that model, or build a store with this one"
+            )
+        if built_with.languages is None or model.languages is None:
+            return
+        if not model.is_direction(Languages.parse(built_with.languages)):
+            raise StoreError(
+                f"{self.path}: built for the direction {built_with.languages}, but {model.name} was loaded for "
+                f"{model.languages}; load it for {built_with.languages}, or build a store for {model.languages}"
             )
 
     def _column(self, name: str) -> NDArray[np.generic]:
         dtype = (COLUMNS | OPTIONAL)[name]
         pieces = [
-            map_array(folder_of(self.path, number) / f"{name}.npy", dtype, (shard.rows,))
+            map_array(shard_folder(self.path, number) / f"{name}.npy", dtype, (shard.rows,))
             for number, shard in enumerate(self.manifest.shards)
         ]
         column = np.concatenate(pieces) if pieces else np.empty(0, dtype)
@@ -130,16 +141,16 @@ class Store:
 
 
 def open_store(path: str | Path) -> Store:
-    """Open a finished store. Sizes of all files are checked, contents are not: that is what ``verify`` does.
+    """Open a finished store. The sizes of all files are checked; ``verify`` checks their contents.
 
-    :raises StoreError: There is no finished store, or a file is missing, cut off or not what it should be.
+    :raises StoreError: There is no finished store, or a file is missing, truncated or of another type.
     """
     folder = Path(path)
-    manifest = read_manifest(folder)
+    manifest = read_store_manifest(folder)
     check_size(folder / MEAN, manifest.mean)
     keys, texts, starts = [], [], []
     for number, shard in enumerate(manifest.shards):
-        home = folder_of(folder, number)
+        home = shard_folder(folder, number)
         for name, record in shard.files.items():
             check_size(home / name, record)
         keys.append(map_array(home / f"{KEYS}.npy", np.float16, (shard.rows, manifest.dimension)))
@@ -156,7 +167,7 @@ def open_store(path: str | Path) -> Store:
 
 
 def check_size(path: Path, record: FileRecord) -> None:
-    """Refuse a file that is missing or not as long as the manifest says."""
+    """Refuse a file that is missing or has another size than in the manifest."""
     if not path.is_file():
         raise StoreError(f"{path}: missing; copy the store again, or build it again")
     size = path.stat().st_size

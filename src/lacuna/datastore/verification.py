@@ -1,4 +1,7 @@
-"""Verifying a store: every byte against its hash, every column against what it must be, keys against the model."""
+"""Verify a store: hashes of all files, consistency of all columns, and keys against the model.
+
+Knows nothing of how a store is built, and nothing of models but a function from keys to predictions.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +27,25 @@ from lacuna.datastore.columns import (
     record_of,
     shard_folder,
 )
-from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, ShardRecord, read_manifest
+from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, ShardRecord, read_store_manifest
 from lacuna.datastore.store import Store, check_size
 from lacuna.errors import StoreError
+from lacuna.manifests import seal_problem
 from lacuna.progress import SILENT, Progress
 
 _KEYS_AT_ONCE = 8192
+_PREDICTED_AT_ONCE = 4096
+# Largest share of predictions that rounding to float16 may change. It was 0.1 % at most for all models measured.
+_ROUNDING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What verifying found.
+    """Result of a verification.
 
-    :param files: Files looked at.
+    :param files: Number of files checked.
     :param bytes: Their size.
-    :param problems: One line for each, naming the file.
+    :param problems: One line per problem, with the file.
     """
 
     path: Path
@@ -49,11 +56,11 @@ class VerifyReport:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def as_json(self) -> dict[str, Any]:
-        """Give the report as JSON has it."""
+        """Return the report as JSON content."""
         return {
             "store": str(self.path),
             "sound": self.sound,
@@ -65,19 +72,19 @@ class VerifyReport:
 
 
 def verify_store(path: str | Path, progress: Progress = SILENT) -> VerifyReport:
-    """Check hashes, row counts, ranges, and that the columns agree with each other.
+    """Check hashes, row counts and ranges, and that the columns agree with each other.
 
     :raises StoreError: There is no finished store, or its manifest cannot be read.
     """
     folder = Path(path)
-    manifest = read_manifest(folder)
-    problems = list(_stray(folder, manifest))
+    manifest = read_store_manifest(folder)
+    problems = [*_stray(folder, manifest), *_check_parts(folder)]
     progress.start("verify", len(manifest.shards), "shards")
     total, first_sentence = np.zeros(manifest.dimension, dtype=np.float64), 0
     sums_complete = True
     for number, shard in enumerate(manifest.shards):
         found = list(_check_files(folder, number, shard))
-        if not found:  # where the bytes are wrong, what they say is of no interest
+        if not found:  # contents are checked only if the bytes are right
             found = list(_check_contents(folder, number, first_sentence, manifest, total))
         sums_complete &= not found
         problems += found
@@ -103,6 +110,14 @@ def _stray(folder: Path, manifest: Manifest) -> Iterator[str]:
             yield f"{folder / MANIFEST}: {name}.npy is in {having} of {len(manifest.shards)} shards, not in all or none"
 
 
+def _check_parts(folder: Path) -> Iterator[str]:
+    """Check the manifests of what was added to the store later: index and margins."""
+    for path in sorted(folder.glob(f"*/{MANIFEST}")):
+        problem = seal_problem(path)
+        if problem is not None:
+            yield problem
+
+
 def _check_files(folder: Path, number: int, shard: ShardRecord) -> Iterator[str]:
     home = shard_folder(folder, number)
     for name in sorted({*SHARD_FILES, *shard.files}):
@@ -122,13 +137,13 @@ def _check_file(path: Path, record: FileRecord) -> Iterator[str]:
         yield f"{path}: cannot be read ({error.strerror})"
     else:
         if found != record.xxh3:
-            yield f"{path}: its hash is {found}, not {record.xxh3}: it was changed or damaged"
+            yield f"{path}: has the hash {found}, not {record.xxh3}: changed or damaged"
 
 
 def _check_contents(
     folder: Path, number: int, first_sentence: int, manifest: Manifest, total: NDArray[np.float64]
 ) -> Iterator[str]:
-    """Check one shard whose bytes are as they were written, and add its keys to ``total``."""
+    """Check the contents of a shard with correct hashes, and add its keys to ``total``."""
     home, shard = shard_folder(folder, number), manifest.shards[number]
     try:
         present = COLUMNS | {name: dtype for name, dtype in OPTIONAL.items() if f"{name}.npy" in shard.files}
@@ -146,10 +161,10 @@ def _check_contents(
     ):
         yield from _check_range(home / f"{name}.npy", columns[name], low, high)
     if not np.array_equal(columns["known"], columns["values"] == columns["predictions"]):
-        yield f"{home / 'known.npy'}: known is not where prediction and value are the same"
+        yield f"{home / 'known.npy'}: known differs from prediction == value"
     for name, wrong in (("log_p_gold", columns["log_p_gold"] > 0), ("entropy", columns["entropy"] < 0)):  # type: ignore[operator]
         if wrong.any() or np.isnan(columns[name]).any():
-            yield f"{home / f'{name}.npy'}: holds numbers that no probability gives"
+            yield f"{home / f'{name}.npy'}: has numbers that are impossible for probabilities"
     yield from _check_weights(home, columns.get("weights"))
     yield from _check_order(home, columns, manifest)
     yield from _check_keys(home, keys, total)
@@ -158,16 +173,16 @@ def _check_contents(
 
 def _check_range(path: Path, column: NDArray[np.generic], low: int, high: int) -> Iterator[str]:
     if len(column) and not low <= int(column.min()) <= int(column.max()) < high:
-        yield f"{path}: holds {column.min()} to {column.max()}, allowed is {low} to {high - 1}"
+        yield f"{path}: has {column.min()} to {column.max()}, allowed is {low} to {high - 1}"
 
 
 def _check_weights(home: Path, weights: NDArray[np.generic] | None) -> Iterator[str]:
     if weights is not None and not (np.isfinite(weights) & (weights > 0)).all():  # type: ignore[operator]
-        yield f"{home / 'weights.npy'}: holds weights that are not finite and above 0"
+        yield f"{home / 'weights.npy'}: has weights that are not finite and above 0"
 
 
 def _check_order(home: Path, columns: dict[str, NDArray[np.generic]], manifest: Manifest) -> Iterator[str]:
-    """Check that entries are in the order of the corpus and, unless some were pruned, that none is missing."""
+    """Check that entries are in the order of the corpus and, for a store that was not pruned, that none is missing."""
     sentence, position = columns["sentence"].astype(np.int64), columns["position"].astype(np.int64)
     same = np.diff(sentence) == 0
     step = np.diff(position)
@@ -177,7 +192,7 @@ def _check_order(home: Path, columns: dict[str, NDArray[np.generic]], manifest: 
         starts = np.flatnonzero(np.concatenate([[True], ~same]))
         ends = np.append(starts[1:], len(sentence)) - 1
         if position[starts].any() or (step[same] != 1).any():
-            yield f"{home / 'position.npy'}: positions do not run from 0 without a gap in every sentence"
+            yield f"{home / 'position.npy'}: positions of a sentence do not run from 0 without a gap"
         if (columns["values"][ends] != manifest.model.eos_id).any():
             yield f"{home / 'values.npy'}: a sentence does not end with the end token {manifest.model.eos_id}"
         if len(starts) != len(np.unique(sentence)) or len(starts) != _sentences_of(home):
@@ -201,7 +216,7 @@ def _check_keys(home: Path, keys: NDArray[np.generic], total: NDArray[np.float64
 def _check_sentences(home: Path, starts: NDArray[np.generic]) -> Iterator[str]:
     text, places = map_bytes(home / SENTENCES), starts.astype(np.int64)
     if places[0] != 0 or places[-1] != len(text) or (np.diff(places) <= 0).any():
-        yield f"{home / f'{STARTS}.npy'}: does not say where the lines of {SENTENCES} start"
+        yield f"{home / f'{STARTS}.npy'}: does not match the lines of {SENTENCES}"
         return
     for number in range(len(places) - 1):
         try:
@@ -212,7 +227,7 @@ def _check_sentences(home: Path, starts: NDArray[np.generic]) -> Iterator[str]:
 
 
 def _check_mean(folder: Path, manifest: Manifest, total: NDArray[np.float64] | None) -> Iterator[str]:
-    """Check the mean's file, and its numbers where all keys could be added up."""
+    """Check the file of the mean, and its numbers if all keys could be summed."""
     found = list(_check_file(folder / MEAN, manifest.mean))
     yield from found
     if found or total is None or not manifest.entries:
@@ -222,21 +237,16 @@ def _check_mean(folder: Path, manifest: Manifest, total: NDArray[np.float64] | N
     except StoreError as error:
         yield str(error)
         return
-    # Sums of blocks and sums of shards differ in the last bits of a double, and the mean is kept as a float.
+    # Sums of blocks and sums of shards differ in the last bits of a float64, and the mean is a float32.
     if not np.allclose(mean, total / manifest.entries, rtol=1e-5, atol=1e-6):
-        yield f"{folder / MEAN}: is not the mean of the keys"
-
-
-_PREDICTED_AT_ONCE = 4096
-# Rounding turned 0.1 % at most of the predictions of any model seen so far.
-_ROUNDING = 0.01
+        yield f"{folder / MEAN}: not the mean of the keys"
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionReport:
-    """How many stored predictions come back from the stored keys.
+    """Comparison of stored predictions with those that the model makes from the stored keys.
 
-    :param mismatches: Entries whose key now gives another token than was stored.
+    :param mismatches: Entries where both differ.
     """
 
     entries: int
@@ -244,18 +254,21 @@ class PredictionReport:
 
     @property
     def sound(self) -> bool:
-        """Whether rounding can explain the mismatches."""
+        """Whether rounding explains the mismatches."""
         return self.mismatches <= max(1, _ROUNDING * self.entries)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the report as JSON has it."""
+        """Return the report as JSON content."""
         return {"entries": self.entries, "mismatches": self.mismatches}
 
 
 def compare_predictions(
     store: Store, predict: Callable[[NDArray[np.float16]], NDArray[np.int64]], progress: Progress = SILENT
 ) -> PredictionReport:
-    """Ask for the most probable token of every key, and count where it is not the stored prediction."""
+    """Check that a store's keys still reproduce the model's predictions.
+
+    :param predict: Returns the most probable token for each key.
+    """
     mismatches = 0
     progress.start("predict from keys", store.entries, "entries")
     for first, keys in store.keys.blocks(_PREDICTED_AT_ONCE):

@@ -1,8 +1,8 @@
-"""From a stream of sentence pairs to what goes through the model: windows of the corpus, and batches inside them.
+"""Cut a stream of sentence pairs into windows, and windows into batches for the model.
 
-A window becomes one shard and is the unit of resumption. Numbers that come out of a model depend, in their last bits,
-on which sentences share a batch; so batches never reach over a window, and depend on nothing but the window. Knows
-nothing of keys and files.
+A window becomes one shard and is the unit of resuming. The last bits of a model's output depend on which sentences
+share a batch, so a batch never crosses the end of a window and depends only on its window. Knows nothing of keys and
+files.
 """
 
 from __future__ import annotations
@@ -18,19 +18,14 @@ from lacuna.datastore.columns import pair_to_line
 from lacuna.datastore.manifest import BuildSettings, CorpusRecord
 from lacuna.records import SentencePair
 
-# Tokenizers are quicker with many sentences at a time.
-_ENCODED_AT_ONCE = 512
+_ENCODED_AT_ONCE = 512  # tokenizers are faster with many sentences at a time
 _FILES_NAMED = 20
 
 
 class Encoder(Protocol):
-    """What turns text into tokens, and says how many it can take."""
+    """Tokenizes text and knows which pairs the model can read; see :class:`lacuna.models.Model`."""
 
-    @property
-    def max_length(self) -> int: ...  # noqa: D102 - as in lacuna.models.Model, here and below
-
-    @property
-    def start_ids(self) -> tuple[int, ...]: ...  # noqa: D102
+    def fits(self, source: Sequence[int], target: Sequence[int]) -> bool: ...  # noqa: D102
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]: ...  # noqa: D102
 
@@ -38,8 +33,8 @@ class Encoder(Protocol):
 
 
 @dataclass(slots=True)
-class Sentence:
-    """A sentence pair, as the line it will be in the store, and in tokens."""
+class EncodedPair:
+    """A sentence pair: its line in the store, and its tokens."""
 
     line: bytes
     source: list[int]
@@ -48,21 +43,21 @@ class Sentence:
 
 @dataclass(slots=True)
 class Window:
-    """A stretch of the corpus.
+    """Consecutive sentences of the corpus.
 
-    :param sentences: Those the model can take, in order.
-    :param rows: Their target tokens.
-    :param corpus: What the corpus has shown up to the end of this window.
+    :param sentences: The pairs that fit the model, in order.
+    :param rows: Number of their target tokens.
+    :param corpus: Record of the corpus up to the end of this window.
     """
 
-    sentences: list[Sentence]
+    sentences: list[EncodedPair]
     rows: int
     corpus: CorpusRecord
 
 
 @dataclass(slots=True)
-class Meter:
-    """Counts and hashes the pairs that went by."""
+class CorpusDigest:
+    """Counts and hashes the pairs read so far."""
 
     pairs: int = 0
     skipped: int = 0
@@ -70,58 +65,58 @@ class Meter:
     digest: xxhash.xxh3_128 = field(default_factory=xxhash.xxh3_128)
 
     def add(self, line: bytes, file: str) -> None:
-        """Take note of a pair."""
+        """Count a pair."""
         self.pairs += 1
         self.digest.update(line)
         if file not in self.files and len(self.files) < _FILES_NAMED:
             self.files[file] = None
 
-    def pass_over(self, pairs: Iterator[SentencePair], count: int | None = None) -> None:
-        """Take note of the next ``count`` pairs, or of all, without looking what the model could do with them."""
+    def add_stored(self, pairs: Iterator[SentencePair], count: int | None = None) -> None:
+        """Count the next ``count`` pairs, or all, without tokenizing them."""
         for pair in islice(pairs, count):
             self.add(pair_to_line(pair), pair.origin.file)
 
     def record(self) -> CorpusRecord:
-        """Say what went by so far."""
+        """Return the record of the pairs so far."""
         return CorpusRecord(
             pairs=self.pairs, skipped=self.skipped, xxh3=self.digest.hexdigest(), files=tuple(self.files)
         )
 
 
 def cut_windows(
-    pairs: Iterable[SentencePair], encoder: Encoder, meter: Meter, settings: BuildSettings
+    pairs: Iterable[SentencePair], encoder: Encoder, digest: CorpusDigest, settings: BuildSettings
 ) -> Iterator[Window]:
     """Cut the corpus into windows of at most ``shard_rows`` target tokens, at the ends of sentences.
 
-    A pair too long for the model is left out and counted. A sentence of more tokens than ``shard_rows`` is a window.
+    Pairs too long for the model are skipped and counted. A sentence of more than ``shard_rows`` tokens is a window.
     """
-    window = Window([], 0, meter.record())
+    window = Window([], 0, digest.record())
     for pair, source, target in _encoded(pairs, encoder):
-        fits = _fits(source, target, encoder)
+        fits = encoder.fits(source, target)
         if fits and window.sentences and window.rows + len(target) > settings.shard_rows:
-            window.corpus = meter.record()
+            window.corpus = digest.record()
             yield window
             window = Window([], 0, window.corpus)
         line = pair_to_line(pair)
-        meter.add(line, pair.origin.file)
+        digest.add(line, pair.origin.file)
         if fits:
-            window.sentences.append(Sentence(line, source, target))
+            window.sentences.append(EncodedPair(line, source, target))
             window.rows += len(target)
         else:
-            meter.skipped += 1
+            digest.skipped += 1
     if window.sentences:
-        window.corpus = meter.record()
+        window.corpus = digest.record()
         yield window
 
 
-def make_batches(sentences: Sequence[Sentence], tokens: int) -> Iterator[list[int]]:
-    """Put sentences of like length together: numbers of sentences, whose longest times their count is ``tokens``."""
+def make_batches(sentences: Sequence[EncodedPair], tokens: int) -> Iterator[list[int]]:
+    """Put sentences of similar length together: lists of indices, at most ``tokens`` tokens each with padding."""
     size = [max(len(sentence.source), len(sentence.target)) for sentence in sentences]
-    # Target before source: the decoder and the projection are the greater part of the work.
+    # Target before source: most of the work is in the decoder and the projection.
     order = sorted(range(len(sentences)), key=lambda n: (size[n], len(sentences[n].target), n))
     batch: list[int] = []
     for number in order:
-        if batch and size[number] * (len(batch) + 1) > tokens:  # the last is the longest
+        if batch and size[number] * (len(batch) + 1) > tokens:  # the last sentence is the longest
             yield batch
             batch = []
         batch.append(number)
@@ -135,7 +130,3 @@ def _encoded(pairs: Iterable[SentencePair], encoder: Encoder) -> Iterator[tuple[
         sources = encoder.encode_sources([pair.source for pair in some])
         targets = encoder.encode_targets([pair.target for pair in some])
         yield from zip(some, sources, targets, strict=True)
-
-
-def _fits(source: list[int], target: list[int], encoder: Encoder) -> bool:
-    return 1 <= len(source) <= encoder.max_length and len(target) + len(encoder.start_ids) - 1 <= encoder.max_length

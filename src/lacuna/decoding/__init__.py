@@ -1,9 +1,19 @@
-"""Beam search over anything that scores next tokens. Knows nothing of text, of models or of neighbors."""
+"""Beam search over any scorer of next tokens. Does not know text, models or neighbors."""
 
-from lacuna.decoding.batches import Crew, decode_all, muster, plan_batches
+from lacuna.decoding.backpointers import Hypothesis
 from lacuna.decoding.beam import BeamSettings
-from lacuna.decoding.hypotheses import Hypothesis
 from lacuna.decoding.scorer import Scorer
-from lacuna.decoding.search import search
+from lacuna.decoding.search import BatchCapacity, plan_batches, search
+from lacuna.decoding.worker_pool import WorkerPool, decode_all, decode_blocks
 
-__all__ = ["BeamSettings", "Crew", "Hypothesis", "Scorer", "decode_all", "muster", "plan_batches", "search"]
+__all__ = [
+    "BatchCapacity",
+    "BeamSettings",
+    "Hypothesis",
+    "Scorer",
+    "WorkerPool",
+    "decode_all",
+    "decode_blocks",
+    "plan_batches",
+    "search",
+]

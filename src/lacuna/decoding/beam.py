@@ -1,4 +1,7 @@
-"""The largest few of many numbers, quickly. Knows nothing of what they mean."""
+"""The rules of beam search: settings, candidates of a step, and when a sentence ends.
+
+Does not know where scores come from, how sentences are batched, or what tokens mean.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from lacuna.decoding.hypotheses import ROOT, Finished, Hypothesis, Links, Trails
+from lacuna.decoding.backpointers import ROOT, Backpointers, Extensions, FinishedHypotheses, Hypothesis
 from lacuna.errors import ModelError, SettingError
 
 _BLOCK = 64
@@ -16,8 +19,8 @@ _BLOCK = 64
 def top_k(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Find the ``k`` largest of each row of ``(rows, columns)``, largest first, and their columns.
 
-    The k largest numbers lie in the k blocks with the largest maxima, and maxima of blocks are quick to find: on a CPU
-    this takes a fraction of the time of ``torch.topk`` over a vocabulary. Of equal numbers any may be taken.
+    The k largest numbers lie in the k blocks with the largest maxima, and block maxima are cheap to compute: on a CPU
+    this takes a fraction of the time of ``torch.topk`` over a vocabulary. Ties are broken arbitrarily.
     """
     columns = scores.shape[1]
     blocks = columns // _BLOCK
@@ -27,7 +30,7 @@ def top_k(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     split = blocks * _BLOCK
     grouped = scores[:, :split].view(-1, blocks, _BLOCK)
     chosen = grouped.amax(-1).topk(k, sorted=False).indices  # (rows, k)
-    # The last columns may not fill a block; they are few, so all of them take part.
+    # The last columns may not fill a block; they are few, so all of them are candidates.
     candidates = grouped.gather(1, chosen[:, :, None].expand(-1, -1, _BLOCK)).flatten(1)
     best = torch.cat([candidates, scores[:, split:]], 1).topk(k)
     block, offset = best.indices // _BLOCK, best.indices % _BLOCK
@@ -40,14 +43,14 @@ _NONE = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class BeamSettings:
-    """How to search.
+    """Settings of beam search.
 
-    :param beam: Unfinished translations kept for each sentence; 1 is greedy search.
-    :param length_penalty: The score of a translation is its log-probability over its length to this power.
-    :param max_new_tokens: Where a translation is cut off.
-    :param max_length_factor: If given, a translation is also cut off at ``max_length_factor`` times the tokens of its
-        source plus ``max_length_offset``.
-    :param max_length_offset: See ``max_length_factor``; without that it means nothing.
+    :param beam: Unfinished hypotheses kept for each sentence; 1 is greedy search.
+    :param length_penalty: The score of a hypothesis is its log-probability divided by its length to this power.
+    :param max_new_tokens: Maximum number of tokens of a translation.
+    :param max_length_factor: If given, the maximum is also ``max_length_factor`` times the tokens of the source plus
+        ``max_length_offset``.
+    :param max_length_offset: See ``max_length_factor``; has no effect without it.
     """
 
     beam: int = 5
@@ -68,51 +71,52 @@ class BeamSettings:
             raise SettingError(f"max_length_offset must be 1 or more, got {self.max_length_offset}")
 
     def limit(self, source_length: int) -> int:
-        """Give the most tokens the translation of such a source may have."""
+        """Return the maximum number of tokens of the translation of a source."""
         if self.max_length_factor is None:
             return self.max_new_tokens
         return min(self.max_new_tokens, int(self.max_length_factor * source_length) + self.max_length_offset)
 
 
 @dataclass(slots=True)
-class Live:
-    """Sentences that are being searched, and their unfinished translations.
+class LiveHypotheses:
+    """Sentences under search, and their unfinished hypotheses.
 
-    :param numbers: Which sentences: (live,).
-    :param limits: The most tokens of each: (live,).
-    :param ages: How many tokens each has by now: (live,).
-    :param totals: Log-probabilities of the unfinished translations, best first: (live, width).
-    :param nodes: Where they stand in the trails: (live, width).
+    :param sentences: Numbers of the sentences: (live,).
+    :param limits: Maximum number of tokens of each: (live,).
+    :param lengths: Current number of tokens of each: (live,).
+    :param totals: Log-probabilities of the hypotheses, best first: (live, width).
+    :param nodes: Their nodes in the backpointers: (live, width).
     """
 
-    numbers: torch.Tensor
+    sentences: torch.Tensor
     limits: torch.Tensor
-    ages: torch.Tensor
+    lengths: torch.Tensor
     totals: torch.Tensor
     nodes: torch.Tensor
 
     @classmethod
-    def begin(cls, numbers: torch.Tensor, limits: torch.Tensor) -> Live:
-        """Begin with one empty translation for each sentence."""
-        ages, totals = torch.zeros_like(numbers), torch.zeros(len(numbers), 1, device=numbers.device)
-        return cls(numbers, limits, ages, totals, torch.full_like(numbers, ROOT)[:, None])
+    def start(cls, sentences: torch.Tensor, limits: torch.Tensor) -> LiveHypotheses:
+        """Start with one empty hypothesis for each sentence."""
+        lengths, totals = torch.zeros_like(sentences), torch.zeros(len(sentences), 1, device=sentences.device)
+        return cls(sentences, limits, lengths, totals, torch.full_like(sentences, ROOT)[:, None])
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.sentences)
 
-    def join(self, others: Live) -> Live:
-        """Search other sentences as well; they come after these, and have equally many translations each."""
-        return Live(*(torch.cat([getattr(one, part.name) for one in (self, others)]) for part in fields(Live)))
+    def join(self, others: LiveHypotheses) -> LiveHypotheses:
+        """Append other sentences, with the same number of hypotheses each."""
+        parts = (torch.cat([getattr(one, part.name) for one in (self, others)]) for part in fields(LiveHypotheses))
+        return LiveHypotheses(*parts)
 
-    def behind(self) -> torch.Tensor:
-        """Tell how much less probable each row is than the best of its sentence, in nats: (rows,)."""
+    def score_gaps(self) -> torch.Tensor:
+        """Return how many nats each row is below the best row of its sentence: (rows,)."""
         return (self.totals[:, :1] - self.totals).flatten()
 
 
-class Beams:
-    """Applies the rules to sentences, and keeps what is finished.
+class BeamRules:
+    """Applies the rules of beam search to scores, and collects finished hypotheses.
 
-    :param sentences: How many there are in all.
+    :param sentences: Total number of sentences.
     """
 
     def __init__(
@@ -121,73 +125,74 @@ class Beams:
         self._eos_id = eos_id
         self._banned = list(banned)
         self._settings = settings
-        self._trails = Trails()
-        self._finished = Finished(sentences, settings.beam, device)
+        self._backpointers = Backpointers()
+        self._finished = FinishedHypotheses(sentences, settings.beam, device)
 
-    def step(self, live: Live, scores: torch.Tensor) -> tuple[Live, Links]:
-        """Take the scores of all rows; give the sentences that go on, and what follows which row."""
-        totals, links = self._candidates(live, scores)
-        nodes = live.nodes.flatten()[links.rows]
-        ages = live.ages + 1
-        hits = (links.tokens == self._eos_id) | (ages >= live.limits)[:, None]
-        lengths = ages.double().pow(self._settings.length_penalty).float()
-        # Only the best `beam` candidates may finish; the others are there to go on if those end.
+    def step(self, live: LiveHypotheses, scores: torch.Tensor) -> tuple[LiveHypotheses, Extensions]:
+        """Choose tokens from the scores of all rows; return the sentences that continue and their new rows."""
+        totals, candidates = self._candidates(live, scores)
+        nodes = live.nodes.flatten()[candidates.rows]
+        lengths = live.lengths + 1
+        ends = (candidates.tokens == self._eos_id) | (lengths >= live.limits)[:, None]
+        divisors = lengths.double().pow(self._settings.length_penalty).float()
+        # Only the best `beam` candidates may finish; the others replace them if they end.
         beam = min(self._settings.beam, totals.shape[1])
-        first = Links(*(part[:, :beam] for part in (links.rows, links.tokens, links.log_probs)))
-        ended = totals.masked_fill(~hits, _NONE)[:, :beam] / lengths[:, None]
-        self._finished.merge(live.numbers, ended, nodes[:, :beam], first)
-        unfinished, best = totals.masked_fill(hits, _NONE).topk(beam)
-        goes_on = self._goes_on(live.numbers, unfinished[:, 0], lengths)
-        following = links.take(best).keep(goes_on)
-        parents = nodes.gather(1, best)[goes_on]
-        kept = Live(live.numbers[goes_on], live.limits[goes_on], ages[goes_on], unfinished[goes_on], parents)
-        grown = self._trails.grow(parents.flatten(), following.tokens, following.log_probs, kept.behind())
-        kept.nodes = grown.view_as(parents)
-        return kept, following
+        final_scores = totals.masked_fill(~ends, _NONE)[:, :beam] / divisors[:, None]
+        self._finished.merge(live.sentences, final_scores, nodes[:, :beam], candidates.first(beam))
+        unfinished, best = totals.masked_fill(ends, _NONE).topk(beam)
+        continues = self._continues(live.sentences, unfinished[:, 0], divisors)
+        extensions = candidates.take(best).keep(continues)
+        parents = nodes.gather(1, best)[continues]
+        kept = LiveHypotheses(
+            live.sentences[continues], live.limits[continues], lengths[continues], unfinished[continues], parents
+        )
+        added = self._backpointers.add(parents.flatten(), extensions.tokens, extensions.log_probs, kept.score_gaps())
+        kept.nodes = added.view_as(parents)
+        return kept, extensions
 
-    def results(self) -> list[list[Hypothesis]]:
-        """Read back what was found."""
-        return self._finished.read(self._trails)
+    def results(self, sentences: Sequence[int]) -> list[list[Hypothesis]]:
+        """Return the finished hypotheses of some sentences, best first."""
+        return self._finished.read(sentences, self._backpointers)
 
-    def _candidates(self, live: Live, scores: torch.Tensor) -> tuple[torch.Tensor, Links]:
-        """Give the best continuations of each sentence, best first: totals and links ``(live, candidates)``."""
+    def _candidates(self, live: LiveHypotheses, scores: torch.Tensor) -> tuple[torch.Tensor, Extensions]:
+        """Return the best extensions of each sentence, best first, and their totals: ``(live, candidates)``."""
         if self._banned:
             scores[:, self._banned] = _NONE
         count, width = live.totals.shape
-        # A row can give no more than all of its sentence's candidates. Twice the beam, since half may be end tokens.
+        # A row cannot give more than all candidates of its sentence. Twice the beam, since half may be end tokens.
         wanted = 2 * self._settings.beam
         gains, tokens = top_k(scores, min(wanted, scores.shape[1]))
-        share = gains.shape[1]
-        sums = (live.totals.flatten()[:, None] + gains).view(count, width * share)
-        totals, best = sums.topk(min(wanted, width * share))
-        _check(totals[:, 0], live.ages)
+        per_row = gains.shape[1]
+        sums = (live.totals.flatten()[:, None] + gains).view(count, width * per_row)
+        totals, best = sums.topk(min(wanted, width * per_row))
+        _check(totals[:, 0], live.lengths)
         first_rows = torch.arange(count, device=scores.device)[:, None] * width
-        links = Links(
-            first_rows + best // share,
+        extensions = Extensions(
+            first_rows + best // per_row,
             tokens.view(count, -1).gather(1, best),
             gains.view(count, -1).gather(1, best),
         )
-        return totals, links
+        return totals, extensions
 
-    def _goes_on(self, numbers: torch.Tensor, best: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Tell which sentences must be searched further.
+    def _continues(self, sentences: torch.Tensor, best: torch.Tensor, divisors: torch.Tensor) -> torch.Tensor:
+        """Decide which sentences continue.
 
-        A sentence ends when ``beam`` translations are finished and the best unfinished one, were it to end right here,
-        would be no better than the worst of them. A longer one could still be, if the length penalty is positive, but
-        transformers takes no notice of that either. With a beam of 1 this is greedy search: what ended was the best
-        candidate, so no other of its length is better.
+        A sentence ends when ``beam`` hypotheses are finished and the best unfinished one, if it ended here, would not
+        be better than the worst of them. A longer one could still be, if the length penalty is positive; transformers
+        ignores that, too. With a beam of 1 this is greedy search: the hypothesis that ended was the best candidate, so
+        no other of its length is better.
 
-        :param best: Log-probability of the best unfinished translation of each: (live,).
+        :param best: Log-probability of the best unfinished hypothesis of each sentence: (live,).
         """
-        improvable = best / lengths > self._finished.scores[numbers, -1]  # -inf while there are fewer than `beam`
+        improvable = best / divisors > self._finished.scores[sentences, -1]  # -inf while there are fewer than `beam`
         return improvable & (best > _NONE)
 
 
-def _check(best: torch.Tensor, ages: torch.Tensor) -> None:
-    """Refuse scores that are no log-probabilities, and a sentence that cannot even have a first token."""
+def _check(best: torch.Tensor, lengths: torch.Tensor) -> None:
+    """Raise on scores that are not log-probabilities, and on a sentence without any possible first token."""
     wrong = best.isnan() | (best == -_NONE)
     if bool(wrong.any()):
-        step = int(ages[wrong].min())
+        step = int(lengths[wrong].min())
         raise ModelError(f"step {step}: the scorer gave NaN or infinity where log-probabilities are needed")
-    if bool(((best == _NONE) & (ages == 0)).any()):
+    if bool(((best == _NONE) & (lengths == 0)).any()):
         raise ModelError("no token is allowed to start a translation: all are banned or have no probability")

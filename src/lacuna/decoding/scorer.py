@@ -1,7 +1,7 @@
-"""What beam search asks of whatever gives it probabilities.
+"""The protocol between beam search and a scorer.
 
-A scorer works on a batch of rows, each an unfinished translation. The search decides which rows live on; the scorer
-keeps whatever it needs for them in a state of its own making. Nothing is said of how probabilities come about.
+A scorer works on a batch of rows, each an unfinished hypothesis. The search decides which rows continue; the scorer
+keeps what it needs for them in a state object of its own. The protocol does not say how probabilities are computed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ State = TypeVar("State")
 class Scorer(Protocol[State]):
     """Gives log-probabilities of the next token.
 
-    All that changes is in the state, so one scorer serves many searches at once. A state is used up by ``advance``;
-    until then it may be scored any number of times.
+    Everything that changes is in the state, so one scorer can serve several searches at once. A state must not be used
+    after ``advance``; until then it may be scored any number of times.
 
-    Rows come sentence by sentence, equally many for each: one at the start, then at most as many as the beam is wide.
+    Rows are grouped by sentence, the same number for each: one at the start, then at most the beam width.
     """
 
     @property
     def vocabulary_size(self) -> int:
-        """Columns of the scores."""
+        """Number of columns of the scores."""
 
     @property
     def eos_id(self) -> int:
@@ -33,32 +33,32 @@ class Scorer(Protocol[State]):
 
     @property
     def banned_ids(self) -> Sequence[int]:
-        """Tokens that are never chosen, though they keep their share of the probability."""
+        """Tokens that are never chosen, but keep their share of the probability."""
 
     @property
     def max_new_tokens(self) -> int:
-        """The most tokens a translation can have, the end token included."""
+        """Maximum number of tokens of a translation, including the end token."""
 
     @property
     def joins(self) -> bool:
-        """Whether states that have come differently far can be joined."""
+        """Whether states with hypotheses of different lengths can be joined."""
 
     def start(self, sources: Sequence[Sequence[int]]) -> State:
-        """Begin one translation for each source, one row each."""
+        """Start one hypothesis for each source, one row each."""
 
-    def score(self, state: State, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: State, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         """Give log-probabilities ``(rows, vocabulary)``, float32, in a tensor the caller may overwrite.
 
-        :param behind: How much less probable each row's translation is so far than the best of its sentence, in nats:
-            ``(rows,)``. A scorer may take less trouble over rows that are far behind; without it, none is.
+        :param score_gap: How many nats each row is below the best one of its sentence: ``(rows,)``. A scorer may spend
+            less on rows with a large gap; ``None`` means 0 for all.
         """
 
     def advance(self, state: State, rows: torch.Tensor, tokens: torch.Tensor) -> State:
-        """Go on: new row ``i`` is old row ``rows[i]`` followed by ``tokens[i]``.
+        """Extend rows: new row ``i`` is old row ``rows[i]`` followed by ``tokens[i]``.
 
-        Old rows may be taken several times or not at all; a sentence none of whose rows is taken has ended. Sentences
-        stay in their order.
+        Old rows may be extended several times or not at all. A sentence without extended rows has ended. The order of
+        sentences does not change.
         """
 
     def join(self, state: State, others: State) -> State:
-        """Go on with the rows of both, those of ``others`` last; each sentence has equally many. Uses both up."""
+        """Concatenate the rows of two states, with the same number of rows per sentence. Neither may be used after."""

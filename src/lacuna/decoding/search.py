@@ -1,29 +1,33 @@
-"""Searching for the best translations of many sentences with any scorer.
+"""Beam search over many sentences with continuous batching.
 
-As sentences end, others that wait take their places, so that a step has many rows: much of what it costs, it costs for
-five rows as for a hundred. Knows nothing of text, of models or of neighbors.
+Waiting sentences join the running batch when half of its places are free, so that steps keep many rows: most of the
+cost of a step does not depend on the number of rows. Does not know text, models or neighbors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Generic
 
 import torch
 
-from lacuna.decoding.beam import Beams, BeamSettings, Live
-from lacuna.decoding.hypotheses import Hypothesis
+from lacuna.decoding.backpointers import Hypothesis
+from lacuna.decoding.beam import BeamRules, BeamSettings, LiveHypotheses
 from lacuna.decoding.scorer import Scorer, State
 from lacuna.errors import SettingError
 
+# Following backpointers costs about a millisecond, for one sentence as for many.
+_READ_AT_ONCE = 16
+
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How much is searched at once.
+class BatchCapacity:
+    """Maximum size of a batch.
 
-    :param sentences: The most sentences.
-    :param tokens: The most source tokens, fillers included; a sentence longer than that is searched alone.
+    :param sentences: Maximum number of sentences.
+    :param tokens: Maximum number of source tokens, padding included; a longer sentence is searched alone.
     """
 
     sentences: int = 32
@@ -33,110 +37,163 @@ class Room:
         if self.sentences < 1 or (self.tokens is not None and self.tokens < 1):
             raise SettingError(f"batch_size and max_tokens must be 1 or more, got {self.sentences} and {self.tokens}")
 
-    def holds(self, longest: int) -> int:
-        """Tell how many sentences there is room for, at least one, if the longest source has so many tokens."""
+    def total(self, longest: int) -> int:
+        """Return how many sentences fit, at least one.
+
+        :param longest: Tokens of the longest source.
+        """
         fitting = self.sentences if self.tokens is None else min(self.sentences, self.tokens // max(1, longest))
         return max(1, fitting)
 
-    def left(self, busy: int, longest: int) -> int:
-        """Tell how many more sentences may begin.
+    def free(self, busy: int, longest: int) -> int:
+        """Return how many more sentences may start.
 
-        :param busy: Sentences that are being searched. While they are more than half of what fits, none may: to begin
-            a few at a time costs more than it gains.
-        :param longest: Tokens of the longest source, of those and of the ones to come.
+        :param busy: Sentences in the batch. None may start while more than half of the places are taken: starting a
+            few at a time costs more than it gains.
+        :param longest: Tokens of the longest source, in the batch or waiting.
         """
-        fitting = self.holds(longest)
+        fitting = self.total(longest)
         return fitting - busy if 2 * busy <= fitting else 0
 
 
 def longest_first(lengths: Sequence[int]) -> list[int]:
-    """Sort sentences by length and give their numbers: a lack of memory then shows at once and not after an hour."""
+    """Return sentence numbers sorted by length: if memory runs out, it does so at the start."""
     return sorted(range(len(lengths)), key=lambda n: (-lengths[n], n))
 
 
-@torch.inference_mode()
+def plan_batches(lengths: Sequence[int], *, batch_size: int = 32, max_tokens: int | None = None) -> list[list[int]]:
+    """Bucket sentences by length, longest first; return the sentence numbers of each batch.
+
+    :param batch_size: Maximum number of sentences in a batch.
+    :param max_tokens: Maximum number of source tokens in a batch, padding included; a longer sentence is alone.
+    """
+    capacity = BatchCapacity(batch_size, max_tokens)
+    batches: list[list[int]] = []
+    free = 0
+    for number in longest_first(lengths):
+        if free == 0:
+            batches.append([])
+            free = capacity.total(lengths[number])
+        batches[-1].append(number)
+        free -= 1
+    return batches
+
+
 def search(
     scorer: Scorer[State],
     sources: Sequence[Sequence[int]],
     settings: BeamSettings,
     *,
-    room: Room | None = None,
-    done: Callable[[int], None] = lambda count: None,
+    capacity: BatchCapacity | None = None,
+    on_finished: Callable[[int], None] = lambda count: None,
 ) -> list[list[Hypothesis]]:
-    """Translate sources: for each up to ``beam`` translations, best first and at least one.
+    """Translate sources; return up to ``beam`` hypotheses for each, best first and at least one.
 
-    :param room: Without it, all at once.
-    :param done: Called after each step in which sentences have ended with their number.
+    :param capacity: Maximum batch size; by default all sources are searched at once.
+    :param on_finished: Called with the number of sentences that ended in a step, if there are any.
     """
-    if not sources:
-        return []
-    room = room or Room(len(sources))
-    waiting = longest_first([len(source) for source in sources])
-    running = _Running(scorer, sources, settings)
+    found = search_blocks(scorer, [sources], settings, capacity=capacity, on_finished=on_finished)
+    return [hypotheses for _, hypotheses in sorted(one for group in found for one in group)]
+
+
+@torch.inference_mode()
+def search_blocks(
+    scorer: Scorer[State],
+    blocks: Sequence[Sequence[Sequence[int]]],
+    settings: BeamSettings,
+    *,
+    capacity: BatchCapacity | None = None,
+    on_finished: Callable[[int], None] = lambda count: None,
+) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    """Translate blocks of sources in one search, and yield hypotheses while the search is running.
+
+    Sentences start block by block, longest first within a block. Those of the next block take the places of those that
+    have ended, so a block costs no batch of its own.
+
+    :return: Groups of finished sentences: their numbers, counted over all blocks, and their hypotheses.
+    """
+    sources = [source for block in blocks for source in block]
+    capacity = capacity or BatchCapacity(max(1, len(sources)))
+    starts = accumulate(map(len, blocks), initial=0)
+    waiting = [
+        start + place
+        for start, block in zip(starts, blocks, strict=False)
+        for place in longest_first([len(source) for source in block])
+    ]
+    running = _RunningBatch(scorer, sources, settings)
+    unread: list[int] = []
     while waiting or running.sentences:
-        before = running.sentences
-        fitting = room.left(before, running.longest(waiting[:1])) if waiting and running.may_begin else 0
-        taken, waiting = waiting[:fitting], waiting[fitting:]
-        if taken:
-            running.begin(taken)
+        before = running.numbers
+        free = capacity.free(len(before), running.longest(waiting[:1])) if waiting and running.may_start else 0
+        started, waiting = waiting[:free], waiting[free:]
+        if started:
+            running.start(started)
         if running.sentences:
             running.step()
-        ended = before + len(taken) - running.sentences
+        ended = {*before, *started}.difference(running.numbers)
+        unread += sorted(ended)
         if ended:
-            done(ended)
-    return running.results()
+            on_finished(len(ended))
+        if len(unread) >= _READ_AT_ONCE or not (waiting or running.sentences):
+            yield list(zip(unread, running.results(unread), strict=True))
+            unread = []
 
 
-class _Running(Generic[State]):
-    """The sentences that are being searched."""
+class _RunningBatch(Generic[State]):
+    """The sentences under search."""
 
     def __init__(self, scorer: Scorer[State], sources: Sequence[Sequence[int]], settings: BeamSettings) -> None:
         self._scorer, self._sources, self._settings = scorer, sources, settings
-        self._beams: Beams | None = None
-        self._now: tuple[Live, State] | None = None
+        self._rules: BeamRules | None = None
+        self._current: tuple[LiveHypotheses, State] | None = None
 
     @property
     def sentences(self) -> int:
-        """How many there are."""
-        return 0 if self._now is None else len(self._now[0])
+        """Number of sentences in the batch."""
+        return 0 if self._current is None else len(self._current[0])
 
     @property
-    def may_begin(self) -> bool:
-        """Whether others can begin now. Where a beam is wider than the vocabulary, the first steps are narrower."""
-        return self._now is None or (self._scorer.joins and self._settings.beam <= self._scorer.vocabulary_size)
+    def numbers(self) -> list[int]:
+        """Numbers of the sentences in the batch."""
+        return [] if self._current is None else self._current[0].sentences.tolist()
+
+    @property
+    def may_start(self) -> bool:
+        """Whether sentences can start now. If the beam is wider than the vocabulary, the first steps are narrower."""
+        return self._current is None or (self._scorer.joins and self._settings.beam <= self._scorer.vocabulary_size)
 
     def longest(self, others: Sequence[int]) -> int:
-        """Give the length of the longest source, of these and of others."""
-        here = [] if self._now is None else self._now[0].numbers.tolist()
-        return max(len(self._sources[number]) for number in (*here, *others))
+        """Return the length of the longest source, of this batch and of other sentences."""
+        return max(len(self._sources[number]) for number in (*self.numbers, *others))
 
-    def begin(self, numbers: Sequence[int]) -> None:
-        """Find the first tokens of more sentences, and let them join the others."""
+    def start(self, numbers: Sequence[int]) -> None:
+        """Find the first tokens of more sentences, and add them to the batch."""
         sources = [self._sources[number] for number in numbers]
         state = self._scorer.start(sources)
         scores = self._scorer.score(state)
         limits = [min(self._settings.limit(len(source)), self._scorer.max_new_tokens) for source in sources]
-        live = Live.begin(*(torch.tensor(part, device=scores.device) for part in (numbers, limits)))
-        begun = self._go_on(live, state, scores)
-        if begun is None or self._now is None:
-            self._now = begun or self._now
+        live = LiveHypotheses.start(*(torch.tensor(part, device=scores.device) for part in (numbers, limits)))
+        started = self._extend(live, state, scores)
+        if started is None or self._current is None:
+            self._current = started or self._current
         else:
-            self._now = (self._now[0].join(begun[0]), self._scorer.join(self._now[1], begun[1]))
+            live, state = self._current
+            self._current = (live.join(started[0]), self._scorer.join(state, started[1]))
 
     def step(self) -> None:
-        """Find the next token of every translation."""
-        assert self._now is not None
-        live, state = self._now
-        self._now = self._go_on(live, state, self._scorer.score(state, live.behind()))
+        """Find the next token of every hypothesis."""
+        assert self._current is not None
+        live, state = self._current
+        self._current = self._extend(live, state, self._scorer.score(state, live.score_gaps()))
 
-    def results(self) -> list[list[Hypothesis]]:
-        """Give what was found."""
-        return [] if self._beams is None else self._beams.results()
+    def results(self, sentences: Sequence[int]) -> list[list[Hypothesis]]:
+        """Return the finished hypotheses of some sentences."""
+        return [] if self._rules is None else self._rules.results(sentences)
 
-    def _go_on(self, live: Live, state: State, scores: torch.Tensor) -> tuple[Live, State] | None:
-        """Choose tokens; ``None`` if all these sentences end with them."""
-        if self._beams is None:
+    def _extend(self, live: LiveHypotheses, state: State, scores: torch.Tensor) -> tuple[LiveHypotheses, State] | None:
+        """Choose the next tokens; return ``None`` if all sentences end with them."""
+        if self._rules is None:
             banned = self._scorer.banned_ids
-            self._beams = Beams(len(self._sources), self._scorer.eos_id, banned, self._settings, scores.device)
-        live, following = self._beams.step(live, scores)
-        return (live, self._scorer.advance(state, following.rows, following.tokens)) if len(live) else None
+            self._rules = BeamRules(len(self._sources), self._scorer.eos_id, banned, self._settings, scores.device)
+        live, extensions = self._rules.step(live, scores)
+        return (live, self._scorer.advance(state, extensions.rows, extensions.tokens)) if len(live) else None

@@ -1,7 +1,7 @@
-"""How good translations are, and which of two systems is the better one: BLEU, chrF, TER, COMET, paired bootstrap."""
+"""Scores of translations (BLEU, chrF, TER, COMET) and significance tests by paired bootstrap."""
 
 from lacuna.evaluation.comet import CometScorer, SegmentScorer, SegmentScores
-from lacuna.evaluation.files import evaluate_files
+from lacuna.evaluation.file_evaluation import evaluate_files
 from lacuna.evaluation.scores import Score, SystemScore, evaluate_systems, share_at_least
 from lacuna.evaluation.significance import bleu_of_sums, decline_p, resample_means, resample_sums, two_sided_p
 

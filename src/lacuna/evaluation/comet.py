@@ -1,7 +1,7 @@
-"""COMET scores of segments, computed by the Python of an environment of its own.
+"""COMET scores of segments, computed by a separate Python environment.
 
-COMET's pins (transformers below 5, numpy below 2) exclude ours, so it cannot be imported here: ``comet_worker.py`` runs
-as a subprocess, and JSON files go between. Knows neither corpus scores nor significance.
+COMET's pins (transformers below 5, numpy below 2) conflict with ours, so it is not imported here: ``comet_worker.py``
+runs as a subprocess, with JSON files as input and output. This module does not compute corpus scores or significance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lacuna.progress import SILENT, Progress
 
 PYTHON_VARIABLE = "LACUNA_COMET_PYTHON"
 
-_OWN_PYTHON = ".venv-comet/bin/python"  # where `make comet` puts it
+_OWN_PYTHON = ".venv-comet/bin/python"  # made by `make comet`
 _WORKER = Path(__file__).with_name("comet_worker.py")
 _PUBLISHER = "Unbabel"
 _CHECKPOINT = Path("checkpoints", "model.ckpt")
@@ -33,10 +33,10 @@ _CHECKPOINT = Path("checkpoints", "model.ckpt")
 
 @dataclass(frozen=True, slots=True)
 class SegmentScores:
-    """The scores of systems by segment.
+    """Scores of systems by segment.
 
     :param values: One row per system, one column per segment; higher is better.
-    :param signature: How they came about: model, versions, settings.
+    :param signature: Model, versions and settings.
     """
 
     values: NDArray[np.float64]
@@ -44,11 +44,11 @@ class SegmentScores:
 
 
 class SegmentScorer(Protocol):
-    """Anything that scores segments by source, translation and reference; :class:`CometScorer` is such."""
+    """Scores segments by source, translation and reference, as :class:`CometScorer` does."""
 
     @property
     def model(self) -> str:
-        """The name of the model, as it is reported."""
+        """Name of the model in reports."""
 
     def score(
         self,
@@ -58,20 +58,20 @@ class SegmentScorer(Protocol):
         *,
         progress: Progress = SILENT,
     ) -> SegmentScores:
-        """Score each system's translations, which are as many as there are sources and references."""
+        """Score each system's translations, one per source and reference."""
 
 
 class CometScorer:
     """Scores segments with a COMET model in another Python.
 
-    What can be wrong with names and paths is found here, before any slow work.
+    Names and paths are checked here, before any slow work.
 
-    :param model: A hub name (without a publisher, Unbabel's), or a checkpoint: a ``.ckpt`` file, or its model's folder.
-    :param python: A Python that has unbabel-comet; else ``LACUNA_COMET_PYTHON``, else that of ``.venv-comet``.
+    :param model: A hub name (by default of Unbabel), or a checkpoint: a ``.ckpt`` file, or the folder of its model.
+    :param python: A Python with unbabel-comet; default: ``LACUNA_COMET_PYTHON``, then that of ``.venv-comet``.
     :param device: auto, cpu, cuda, cuda:1, mps.
-    :param threads: CPU threads; all cores without it.
+    :param threads: CPU threads; default: all cores.
     :raises MissingExtra: No such Python is found.
-    :raises SettingError: The Python that was named is none, or the checkpoint is not one.
+    :raises SettingError: ``python`` or the checkpoint does not exist.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class CometScorer:
     ) -> SegmentScores:
         """Score all systems in one run of COMET.
 
-        Segments that systems translate alike are scored once: less work, and there they are exactly equal.
+        Equal translations of a segment are scored once, which saves time and makes their scores exactly equal.
 
         :raises EvaluationError: COMET failed; the message ends with the last line of its error.
         """
@@ -111,7 +111,7 @@ class CometScorer:
         return SegmentScores(values, f"nrefs:1|model:{self._name}|comet:{version}|precision:32|batch:independent")
 
     def _run(self, samples: list[dict[str, str]], progress: Progress) -> str:
-        """Return the worker's answer; empty if it ended well without one."""
+        """Return the worker's answer; empty if it exited without one."""
         content = {
             "model": self._name,
             "checkpoint": None if self._checkpoint is None else str(self._checkpoint),
@@ -128,7 +128,7 @@ class CometScorer:
             return answer.read_text(encoding="utf-8") if answer.exists() else ""
 
     def _watch(self, files: list[str], log: Path, progress: Progress) -> int:
-        """Run the worker to its end, and tell how far it is."""
+        """Run the worker and report its progress."""
         command = [str(self._python), "-I", str(_WORKER), *files]
         with log.open("wb") as noise:
             try:
@@ -151,29 +151,29 @@ class CometScorer:
                         progress.advance(int(line) - done)
                         done = int(line)
             except BaseException:
-                process.kill()  # a worker that nobody waits for would go on for hours
+                process.kill()  # otherwise the worker would run on for hours
                 raise
         return process.returncode
 
 
 def find_python(named: str | Path | None) -> Path:
-    """Find the Python that runs COMET: the one named, that of the environment variable, or that of ``make comet``."""
+    """Find the Python of COMET: the given one, that of the environment variable, or that of ``make comet``."""
     wanted = str(named or os.environ.get(PYTHON_VARIABLE) or "")
-    # Not resolved: the python of a virtual environment is a link, and knows its environment by its own place.
+    # Not resolved: the python of a virtual environment is a link, and finds its environment by its own path.
     found = shutil.which(Path(wanted or _OWN_PYTHON).expanduser())
     if found is not None:
         return Path(found).absolute()
     if wanted:
-        raise SettingError(f"{wanted}: no such program; name the python of an environment that has unbabel-comet")
+        raise SettingError(f"{wanted}: no such program; name the Python of an environment with unbabel-comet")
     raise MissingExtra(
-        f"COMET has an environment of its own and {_OWN_PYTHON} is not here; run `make comet`, or name a Python that "
-        f"has unbabel-comet with --comet-python or {PYTHON_VARIABLE}"
+        f"COMET needs a separate environment, and {_OWN_PYTHON} does not exist; run `make comet`, or name a Python "
+        f"with unbabel-comet by --comet-python or {PYTHON_VARIABLE}"
     )
 
 
 def find_checkpoint(model: str) -> Path | None:
-    """Return the checkpoint file that ``model`` names, or None if it can only be a name on the hub."""
-    # Not resolved either: the hub's cache links its files, and hparams.yaml stands beside the link.
+    """Return the checkpoint file that ``model`` names, or None for a name on the hub."""
+    # Not resolved either: the hub's cache links its files, and hparams.yaml is next to the link.
     path = Path(model).expanduser().absolute()
     if not path.exists():
         if model.endswith(".ckpt") or model.startswith((".", "/", "~")) or model.count("/") > 1:
@@ -188,7 +188,7 @@ def find_checkpoint(model: str) -> Path | None:
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment, and forbid torch to run code from a checkpoint unless the user has allowed it."""
+    """Return our environment variables; torch may not run code from a checkpoint unless the user allows it."""
     trusting = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD" in os.environ
     careful = {} if trusting else {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
     return {**os.environ, **careful, "TOKENIZERS_PARALLELISM": "false"}
@@ -200,7 +200,7 @@ def _last_line(log: Path) -> str:
 
 
 def _checked(answer: str, count: int, model: str) -> tuple[NDArray[np.float64], str]:
-    """Return the scores and COMET's version; refuse what no worker of ours would say."""
+    """Return the scores and the version of COMET; refuse an invalid answer."""
     try:
         content: Any = json.loads(answer)
         scores, version = [float(score) for score in content["scores"]], str(content["comet"])
@@ -208,6 +208,6 @@ def _checked(answer: str, count: int, model: str) -> tuple[NDArray[np.float64], 
         raise EvaluationError(f"COMET {model}: no usable answer ({error!r}); is its Python the right one?") from error
     if len(scores) != count or not all(map(math.isfinite, scores)):
         raise EvaluationError(
-            f"COMET {model}: got {len(scores):,} scores for {count:,} segments, or scores without value"
+            f"COMET {model}: got {len(scores):,} scores for {count:,} segments, or scores that are not finite"
         )
     return np.array(scores), version

@@ -1,8 +1,8 @@
-"""Scores segments with COMET; run as a script by the Python of COMET's own environment, never imported by Lacuna.
+"""Scores segments with COMET. A script for the Python of COMET's environment; Lacuna does not import it.
 
-``python -I comet_worker.py REQUEST ANSWER``: reads one JSON file, writes the other, and prints the number of segments
-scored so far, one per line. What the user can mend ends with one line on stderr. It imports nothing of Lacuna, whose
-pins differ from COMET's; ``-I`` keeps this folder off the import path, where our own ``comet.py`` would hide COMET.
+``python -I comet_worker.py REQUEST ANSWER`` reads one JSON file, writes the other, and prints the number of segments
+scored so far, one per line. Errors that the user can fix are one line on stderr. The script imports nothing of Lacuna,
+whose pins differ from COMET's; ``-I`` keeps this folder off the import path, where our ``comet.py`` would hide COMET.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-BATCH = 16  # segments at once; COMET treats each by itself, so it changes the speed and not the scores
-ROUND = 4 * BATCH  # segments between two words of progress
+BATCH = 16  # segments per batch; COMET scores each independently, so it changes the speed and not the scores
+ROUND = 4 * BATCH  # segments between two progress lines
 
 
 def main(request_path: str, answer_path: str) -> None:
-    """Score what the request holds."""
-    progress, sys.stdout = sys.stdout, sys.stderr  # libraries print, too, and would be taken for progress
+    """Score the segments of a request."""
+    progress, sys.stdout = sys.stdout, sys.stderr  # the output of libraries must not mix with the progress
     request = json.loads(Path(request_path).read_text(encoding="utf-8"))
     try:
         import comet  # type: ignore[import-not-found]
@@ -35,35 +35,35 @@ def main(request_path: str, answer_path: str) -> None:
 
 
 def download(name: str) -> str:
-    """Return the checkpoint of a model on the hub, from the local cache if it is there."""
+    """Return the checkpoint of a model on the hub, from the local cache if possible."""
     from comet import download_model
 
     try:
         return str(download_model(name))
-    except KeyError:  # all that COMET says, whatever the reason
+    except KeyError:  # COMET raises it for every reason
         sys.exit("not on the hub, or the hub cannot be reached; offline, name a checkpoint on disk")
 
 
 def load(checkpoint: str) -> Any:  # noqa: ANN401 - COMET has no types
-    """Load a checkpoint without running code that it may hold: torch is told so by the environment."""
+    """Load a checkpoint without running code in it; an environment variable forbids that to torch."""
     import torch
     from comet import load_from_checkpoint
     from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint  # type: ignore[import-not-found]
 
-    # Lightning used to note the state of its callbacks under their classes, and the models of 2020 were saved by it.
+    # Old versions of Lightning saved the state of callbacks by class, and the models of 2020 were saved by them.
     torch.serialization.add_safe_globals([EarlyStopping, ModelCheckpoint])
     try:
         return load_from_checkpoint(checkpoint)
     except pickle.UnpicklingError as error:
         reason = str(error).partition("WeightsUnpickler error: ")[2].partition(". ")[0].strip().splitlines()
         sys.exit(
-            f"not loaded, since it is no checkpoint or holds code ({reason[0] if reason else 'damaged'}); "
+            f"not loaded, because it is no checkpoint or contains code ({reason[0] if reason else 'damaged'}); "
             f"only if you trust it, set TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
         )
 
 
 def placement(device: str, has_cuda: bool) -> dict[str, Any]:
-    """Say where to compute in the words of ``predict``."""
+    """Return the device as arguments of ``predict``."""
     kind, _, number = ("cuda" if has_cuda else "cpu", "", "") if device == "auto" else device.partition(":")
     if kind == "cpu":
         return {"gpus": 0}
@@ -71,7 +71,7 @@ def placement(device: str, has_cuda: bool) -> dict[str, Any]:
 
 
 def predict(model: Any, samples: list[dict[str, str]], where: dict[str, Any], progress: TextIO) -> list[float]:  # noqa: ANN401
-    """Return one score per sample; samples of like length share a batch, which saves padding."""
+    """Return one score per sample; samples are batched by length, which saves padding."""
     order = sorted(range(len(samples)), key=lambda number: len(samples[number]["src"]))
     scores = [0.0] * len(samples)
     for start in range(0, len(order), ROUND):

@@ -1,6 +1,6 @@
-"""What an evaluation says: scores with their signatures, and how a system compares with the first one.
+"""Corpus scores of systems with sacreBLEU signatures, and the comparison of each system with the first.
 
-Holds results; knows neither how they are computed nor how they are shown.
+The bootstrap is in :mod:`lacuna.evaluation.significance`, COMET in :mod:`lacuna.evaluation.comet`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-LEVEL = 0.05  # below this p a difference is called significant, as in the papers we compare with
+LEVEL = 0.05  # significance level, as in the papers we compare with
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A number and the signature without which it cannot be compared with another.
+    """A corpus score with its signature.
 
-    :param metric: ``BLEU``, ``chrF2`` or ``TER``, as sacreBLEU writes it; or ``COMET``.
-    :param value: The corpus score, 0 to 100 (TER may go beyond); COMET's scale is its model's, mostly about 0 to 1.
-    :param signature: sacreBLEU's: tokenizer, smoothing, case, version; or COMET's model and version.
-    :param digits: Decimals worth showing.
+    :param metric: ``BLEU``, ``chrF2`` or ``TER`` as in sacreBLEU, or ``COMET``.
+    :param value: 0 to 100 (TER may be larger); the scale of COMET depends on its model and is mostly 0 to 1.
+    :param signature: That of sacreBLEU (tokenizer, smoothing, case, version), or COMET's model and version.
+    :param digits: Decimals to show.
     """
 
     metric: str
@@ -58,19 +58,19 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class SystemScore:
-    """The scores of one system, and its comparison with the first system (None for that one itself).
+    """The scores of a system and its comparison with the first system (None for the first itself).
 
-    :param name: The system as the caller named it.
+    :param name: Name of the system.
     :param bleu: Higher is better.
     :param chrf: Higher is better.
     :param ter: Lower is better.
-    :param p_value: Two-sided: small if the BLEU differs from the first system's by more than chance.
-    :param p_decline: One-sided: small if the BLEU is below the first system's by more than chance.
-    :param better: Whether BLEU is above the first system's and ``p_value`` below ``LEVEL``.
-    :param comet: The mean over segments, higher is better; None where it was not asked for, as all of COMET's.
-    :param comet_model: The name of COMET's model.
-    :param comet_p_value: As ``p_value``, of COMET.
-    :param comet_p_decline: As ``p_decline``, of COMET.
+    :param p_value: Two-sided p-value of the difference in BLEU from the first system.
+    :param p_decline: One-sided p-value of a BLEU below that of the first system.
+    :param better: Whether BLEU is above that of the first system and ``p_value`` is below ``LEVEL``.
+    :param comet: Mean over segments, higher is better; like the other COMET fields, None if not requested.
+    :param comet_model: Name of the COMET model.
+    :param comet_p_value: ``p_value`` of COMET.
+    :param comet_p_decline: ``p_decline`` of COMET.
     """
 
     name: str
@@ -87,7 +87,7 @@ class SystemScore:
 
     @property
     def declined(self) -> bool | None:
-        """Whether BLEU is significantly below the first system's, the asterisk of the PLAC paper's tables."""
+        """Whether BLEU is significantly below that of the first system: the asterisk of the PLAC paper."""
         return None if self.p_decline is None else self.p_decline < LEVEL
 
     @property
@@ -96,7 +96,7 @@ class SystemScore:
         return self.bleu.signature
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``lacuna evaluate --json`` writes of a system; keys of COMET only where it was asked for."""
+        """Return the JSON object of ``lacuna evaluate --json``; it has COMET keys only if COMET was requested."""
         scores = {"bleu": self.bleu, "chrf": self.chrf, "ter": self.ter}
         if self.comet is not None:
             scores["comet"] = self.comet
@@ -134,18 +134,18 @@ def evaluate_systems(
     seed: int = SEED,
     progress: Progress = SILENT,
 ) -> list[SystemScore]:
-    """Score systems with BLEU, chrF and TER; from the second on, test the difference in BLEU from the first.
+    """Score systems with BLEU, chrF and TER, and test the difference in BLEU from the first system.
 
-    With ``comet``, score and test COMET as well.
+    With ``comet``, score and test COMET too.
 
     :param references: One reference per segment.
-    :param systems: The translations of each system, by name; the first is the baseline.
-    :param target_language: Chooses the tokenizer where words are not spaced (zh, ja, ko); elsewhere it is 13a.
-    :param comet: Scores segments, as :class:`lacuna.evaluation.CometScorer` does; it needs the sources.
+    :param systems: Translations of each system by name; the first system is the baseline.
+    :param target_language: Selects the tokenizer of zh, ja and ko; all other languages use 13a.
+    :param comet: Scorer such as :class:`lacuna.evaluation.CometScorer`; needs the sources.
     :param sources: One source per reference, for COMET.
-    :param samples: Bootstrap samples.
-    :param seed: Of the draws; with the same seed and samples, ``sacrebleu --paired-bs`` gives the same p-value.
-    :raises EvaluationError: Nothing to score, or not one translation per reference.
+    :param samples: Number of bootstrap samples.
+    :param seed: Seed of the bootstrap; ``sacrebleu --paired-bs`` gives the same p-value for the same seed and samples.
+    :raises EvaluationError: There is nothing to score, or not one translation per reference.
     """
     _check(references, systems)
     if comet is not None and len(sources) != len(references):
@@ -173,11 +173,11 @@ def evaluate_systems(
 def compare(
     scores: Sequence[SystemScore], statistics: Sequence[NDArray[np.int64]], *, samples: int = SAMPLES, seed: int = SEED
 ) -> list[SystemScore]:
-    """Add to each score but the first how its BLEU compares with the first one's.
+    """Add the comparison of BLEU with the first system to all scores but the first.
 
-    :param scores: The scores of the systems on the whole test set.
-    :param statistics: Per system, one row of BLEU statistics per segment.
-    :return: The scores with p-values; the signature of BLEU then names samples and seed, as sacreBLEU's does.
+    :param scores: Scores of the systems on the whole test set.
+    :param statistics: For each system, one row of BLEU statistics per segment.
+    :return: The scores with p-values; the signature of BLEU has the samples and the seed, as in sacreBLEU.
     """
     sums = resample_sums(np.hstack(statistics), samples, seed)
     resampled = [bleu_of_sums(part) for part in np.split(sums, len(statistics), axis=1)]
@@ -206,12 +206,12 @@ def share_at_least(
     samples: int = SAMPLES,
     seed: int = SEED,
 ) -> dict[str, dict[str, float]]:
-    """Compare systems that were run several times: on what share of drawn test sets is one as good as another.
+    """Compare systems with several runs each: the share of bootstrap samples in which one is at least as good.
 
-    The statistics of a segment are added up over the runs before segments are drawn, so repeating a run makes no
-    difference look surer than it is.
+    The statistics of a segment are summed over the runs before resampling, so repeating a run does not make a
+    difference more significant.
 
-    :param systems: By name, the translations of each run; all systems have equally many.
+    :param systems: Translations of each run by the name of the system; all systems have the same number of runs.
     :return: ``[one][other]``: the share of samples in which ``one`` has at least the BLEU of ``other``.
     """
     check_draws(samples, seed)
@@ -227,15 +227,15 @@ def share_at_least(
 def with_comet(
     scores: Sequence[SystemScore], found: SegmentScores, model: str, *, samples: int = SAMPLES, seed: int = SEED
 ) -> list[SystemScore]:
-    """Add COMET to each score, and to each but the first how it compares with the first one's.
+    """Add COMET to all scores, and the comparison with the first system to all but the first.
 
-    :param found: The segments' scores, systems in the order of ``scores``.
+    :param found: Segment scores, with systems in the order of ``scores``.
     """
     means = found.values.mean(axis=1)
     comets = [Score("COMET", float(mean), found.signature, digits=4) for mean in means]
     if len(scores) == 1:
         return [replace(scores[0], comet=comets[0], comet_model=model)]
-    # A difference of means is the mean of differences, in which segments scored alike cancel without rounding.
+    # The mean of differences, in which equal segment scores cancel without rounding errors.
     gains = resample_means((found.values - found.values[0]).T, samples, seed)
     compared = []
     for number, score in enumerate(scores):
@@ -257,7 +257,7 @@ def _check(references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> N
         )
     if not any(line.strip() for line in references):
         raise EvaluationError(
-            f"references: got {len(references):,} lines without text; at least one must hold a sentence"
+            f"references: got {len(references):,} lines without text; at least one must have a sentence"
         )
     for name, lines in systems.items():
         if len(lines) != len(references):
@@ -268,24 +268,24 @@ def _check(references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> N
 
 
 def _main_language(references: Sequence[str], target_language: str | None) -> str:
-    """Return the code sacreBLEU knows (``zh`` of ``zh_TW``), or empty where the language makes no difference."""
+    """Return the language code for sacreBLEU (``zh`` for ``zh_TW``), or an empty string without a language."""
     language = "" if target_language is None else normalize_language(target_language).partition("-")[0]
     if target_language is not None and not _CODE.fullmatch(language):
-        raise SettingError(f"target language: got {target_language!r}; write its code, as in en, zh or pt_BR")
+        raise SettingError(f"target language: got {target_language!r}; give its code, such as en, zh or pt_BR")
     text = "".join(references)
     if language not in _BY_CHARACTER and 2 * len(_UNSPACED.findall(text)) > len(_LETTER.findall(text)):
-        # Tokenizer 13a would take whole sentences for words: a number, but a meaningless one.
+        # Tokenizer 13a would treat whole sentences as words, and the score would be meaningless.
         got = f"the target language is {language}" if language else "no target language"
-        raise EvaluationError(f"references: mostly Chinese or Japanese characters, but {got}; say --target zh or ja")
+        raise EvaluationError(f"references: mostly Chinese or Japanese characters, but {got}; give --target zh or ja")
     return language
 
 
 def _metrics(references: Sequence[str], language: str) -> tuple[BLEU, CHRF, TER]:
-    """Make the metrics, each with the references prepared once for all systems."""
+    """Return the metrics with preprocessed references, which all systems share."""
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    # Without these two, TER counts an unspaced sentence as one word.
+    # Without these two, TER counts a sentence without spaces as one word.
     by_character = language in _BY_CHARACTER
     return (
         _bleu(language, references=[references]),
@@ -299,7 +299,7 @@ def _bleu(language: str, **settings: Any) -> BLEU:  # noqa: ANN401 - sacreBLEU's
 
     try:
         return BLEU(trg_lang=language, **settings)
-    except RuntimeError as error:  # sacreBLEU's way to say that MeCab is missing
+    except RuntimeError as error:  # sacreBLEU raises it if MeCab is missing
         raise MissingExtra(
             f'target language {language}: its tokenizer is not installed; pip install "sacrebleu[{language}]"'
         ) from error
@@ -311,8 +311,8 @@ def _score(metric: BLEU | CHRF | TER, lines: Sequence[str]) -> Score:
 
 
 def _bleu_statistics(references: Sequence[str], lines: Sequence[str], language: str) -> NDArray[np.int64]:
-    """Return lengths, matches and n-grams of every segment."""
-    # The effective order changes sentence scores, which nobody reads here, and keeps sacreBLEU from a warning.
+    """Return lengths, matches and n-gram counts of every segment."""
+    # The effective order changes sentence scores only, which are not used here, and avoids a warning of sacreBLEU.
     metric = _bleu(language, effective_order=True)
     rows = np.empty((len(lines), BLEU_COLUMNS), dtype=np.int64)
     for row, line, reference in zip(rows, lines, references, strict=True):
@@ -322,6 +322,6 @@ def _bleu_statistics(references: Sequence[str], lines: Sequence[str], language: 
 
 
 def _with_test(score: Score, samples: int, seed: int) -> Score:
-    """Name the bootstrap in the signature, where sacreBLEU names it: after the number of references."""
+    """Add the bootstrap to the signature where sacreBLEU has it: after the number of references."""
     references, _, rest = score.signature.partition("|")
     return replace(score, signature=f"{references}|bs:{samples}|seed:{seed}|{rest}")

@@ -1,7 +1,7 @@
-"""Why a translation is as it is: every token with what model and memory said of it, and how sure one may be."""
+"""Explain translations: the evidence behind every token, and how confident the model is."""
 
 from lacuna.explanation.calibration import Calibration, load_calibration
-from lacuna.explanation.explainer import Explainer
+from lacuna.explanation.explainer import Explainer, explain
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, render_page
 from lacuna.explanation.gaps import Gap, find_gaps
 
@@ -12,6 +12,7 @@ __all__ = [
     "Explainer",
     "Explanation",
     "Gap",
+    "explain",
     "find_gaps",
     "load_calibration",
     "render_page",

@@ -1,7 +1,7 @@
-"""From what is known at a token to the probability that the model's own choice is right there.
+"""Calibration: map margin and model probability to the probability that the model's prediction is right.
 
-A score that rises with the model's own probability and with the margin is read off a table that never falls. Saved as
-a folder with one manifest. Knows nothing of how it was fitted.
+A score that increases with the model's probability and with the margin is looked up in a monotonic table. A calibration
+is saved as a folder with a manifest. This module does not know how it is fitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lacuna.version import __version__
 FORMAT = 1
 MANIFEST = "manifest.json"
 
-_LEAST_DOUBT = 1e-6  # log-odds of a probability of 1 would be infinite
+_CLIP = 1e-6  # the log-odds of a probability of 1 would be infinite
 
 _Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Score = Annotated[float, Field(allow_inf_nan=False)]
@@ -33,12 +33,12 @@ _Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class Measured(Record):
-    """How well a way to tell confidence did on dev sentences that it was not fitted to.
+    """Quality of one way to compute confidence, on held-out dev sentences.
 
-    :param name: What it looks at.
+    :param name: The features that it uses.
     :param ece: Expected calibration error over tokens.
     :param brier: Brier score over tokens.
-    :param sentence_error: Mean difference of a sentence's confidence from the share of its tokens that were right.
+    :param sentence_error: Mean absolute difference between a sentence's confidence and its share of right tokens.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Measured(Record):
 class CalibrationManifest(Record):
     """A saved calibration.
 
-    :param weights: Of the log-odds of the model's largest probability, and of log2(1 + margin).
-    :param scores: Points of the table, rising.
-    :param probabilities: What is read there; between points, on a straight line.
-    :param most_margin: Where counting a margin stopped.
-    :param right: Share of dev tokens at which the model was right.
-    :param measured: What calibrations like this one did on held-out dev sentences, beside simpler ones.
+    :param weights: Weights of the log-odds of the model's largest probability and of log2(1 + margin).
+    :param scores: Points of the table, increasing.
+    :param probabilities: Probabilities at these points, with linear interpolation between them.
+    :param most_margin: Margins are counted up to this bound.
+    :param right: Share of dev tokens at which the model's prediction was right.
+    :param measured: Quality of this calibration and of simpler ones on held-out dev sentences.
     """
 
     format: int = FORMAT
@@ -76,10 +76,11 @@ class CalibrationManifest(Record):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Tells how probable it is that the model's own choice is right.
+    """Gives the probability that the model's prediction is right.
 
-    :param weights: See :class:`CalibrationManifest`; so are the others.
-    :param model: The fingerprint of the model it was fitted to; empty for any.
+    The other fields are those of :class:`CalibrationManifest`.
+
+    :param model: Fingerprint of the model it was fitted to; empty for any model.
     """
 
     weights: tuple[float, float]
@@ -89,18 +90,18 @@ class Calibration:
     model: str = ""
 
     def probability(self, margins: NDArray[Any], max_probs: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the probability for each of some tokens.
+        """Return the probability for each token.
 
-        :param margins: Larger ones than ``most_margin`` count as that.
+        :param margins: Margins above ``most_margin`` count as ``most_margin``.
         :param max_probs: The largest probability in the model's distribution.
         """
         found = features(margins, max_probs, self.most_margin) @ np.array(self.weights)
         return np.asarray(np.interp(found, self.scores, self.probabilities), dtype=np.float64)
 
     def check(self, memories: Sequence[Memory], most_margin: int) -> None:
-        """Refuse memories whose margins it cannot read."""
+        """Raise if the calibration does not apply to these memories."""
         if not memories:
-            raise SettingError("calibration: given without a memory, but it looks at margins; give a memory, too")
+            raise SettingError("calibration: given without a memory, but it needs margins; give a memory as well")
         if most_margin < self.most_margin:
             raise SettingError(f"most_margin: got {most_margin}; the calibration needs {self.most_margin} or more")
         for memory in memories:
@@ -113,13 +114,13 @@ class Calibration:
 
 
 def features(margins: NDArray[Any], max_probs: NDArray[Any], most_margin: int) -> NDArray[np.float64]:
-    """Return what a score is made of, one row per token: log-odds of the model, and log2(1 + margin)."""
-    p = np.clip(max_probs.astype(np.float64), _LEAST_DOUBT, 1 - _LEAST_DOUBT)
+    """Return the features of each token: log-odds of the model's largest probability, and log2(1 + margin)."""
+    p = np.clip(max_probs.astype(np.float64), _CLIP, 1 - _CLIP)
     return np.column_stack([np.log(p / (1 - p)), np.log2(1 + np.minimum(margins, most_margin))])
 
 
 def save_calibration(manifest: CalibrationManifest, folder: Path) -> None:
-    """Write a calibration into a folder that does not exist or is empty."""
+    """Save a calibration in a new or empty folder."""
     check_unused(folder, CalibrationError)
     try:
         with atomic_folder(folder) as temporary:
@@ -131,22 +132,22 @@ def save_calibration(manifest: CalibrationManifest, folder: Path) -> None:
 
 
 def load_calibration(path: str | Path) -> Calibration:
-    """Read a calibration; whoever uses it asks :meth:`Calibration.check`."""
+    """Load a calibration. Call :meth:`Calibration.check` before using it."""
     folder = Path(path)
     manifest = read_manifest(
         folder / MANIFEST,
         CalibrationManifest,
         CalibrationError,
-        missing=f"{folder}: no calibration there, {MANIFEST} is missing; make one with: lacuna calibrate",
+        missing=f"{folder}: no calibration there, {MANIFEST} is missing; create one with: lacuna calibrate",
         again="copy or calibrate again",
     )
     return calibration_of(manifest, folder)
 
 
 def calibration_of(manifest: CalibrationManifest, folder: Path) -> Calibration:
-    """Take the calibration out of its manifest."""
+    """Create the calibration that a manifest describes."""
     scores, probabilities = manifest.scores, manifest.probabilities
-    rising = np.all(np.diff(scores) > 0) and np.all(np.diff(probabilities) >= 0)
-    if len(scores) != len(probabilities) or not rising:
-        raise CalibrationError(f"{folder / MANIFEST}: its table is no rising one; copy or calibrate again")
+    increasing = np.all(np.diff(scores) > 0) and np.all(np.diff(probabilities) >= 0)
+    if len(scores) != len(probabilities) or not increasing:
+        raise CalibrationError(f"{folder / MANIFEST}: its table is not increasing; copy or calibrate again")
     return Calibration(manifest.weights, scores, probabilities, manifest.most_margin, manifest.model.fingerprint)

@@ -1,6 +1,6 @@
-"""Explaining translations: what the translator says of each token, with names, texts, margins and confidence.
+"""Explain the translations of a translator, with the texts, margins and confidence of each token.
 
-Knows nothing of how an explanation is shown.
+Does not know how an explanation is shown.
 """
 
 from __future__ import annotations
@@ -14,19 +14,38 @@ from lacuna.errors import SettingError
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
 from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
-from lacuna.index.base import FilteredIndex
+from lacuna.index import FilteredIndex
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator import Memory, Translator
 
 
-class Explainer:
-    """Explains what a translator does.
+def explain(
+    translator: Translator,
+    text: str,
+    *,
+    target: str | None = None,
+    without: Collection[int] = (),
+    calibration: Calibration | None = None,
+) -> Explanation:
+    """Translate a sentence and explain every token.
 
-    :param without: Ids of sentences whose entries are not to be found, in any memory: what would be without them?
-    :param calibration: For the confidence of each token.
-    :param most_margin: Where counting a margin stops.
+    :param target: A translation to explain instead of the translator's own.
+    :param without: Ids of sentences whose entries the search must not find, in any memory.
+    :param calibration: Gives the confidence of each token.
+    """
+    explainer = Explainer(translator, without=without, calibration=calibration)
+    [explanation] = explainer.explain([text], None if target is None else [target])
+    return explanation
+
+
+class Explainer:
+    """Explains the translations of a translator, exactly as it makes them: same combiner, gate and weights.
+
+    :param without: Ids of sentences whose entries the search must not find, in any memory.
+    :param calibration: Gives the confidence of each token.
+    :param most_margin: Margins are counted up to this bound.
     """
 
     def __init__(
@@ -42,11 +61,13 @@ class Explainer:
         if calibration is not None:
             calibration.check(translator.memories, most_margin)
         _check_names(translator.memories)
-        model, self.without = translator.model, tuple(sorted(set(without)))
-        memories = [leave_out(memory, self.without) for memory in translator.memories]
-        _check_left_out(self.without, translator.memories)
-        self.translator = Translator(model, memories, translator.combiner, translator.beam)
-        self._plain = Translator(model, beam=translator.beam)
+        self.without = tuple(sorted(set(without)))
+        _check_without(self.without, translator.memories)
+        self.translator = translator
+        if self.without:
+            memories = [exclude_sentences(memory, self.without) for memory in translator.memories]
+            self.translator = translator.with_memories(memories)
+        self._plain = translator.with_memories(())
         self._calibration, self._most_margin = calibration, most_margin
 
     def explain(
@@ -72,7 +93,7 @@ class Explainer:
         ]
 
     def _given(self, texts: Sequence[str], targets: Sequence[str]) -> list[Translation]:
-        """Read given translations as if the translator had made them."""
+        """Treat given translations as if the translator had made them."""
         if len(texts) != len(targets):
             raise SettingError(f"got {len(texts)} sentences but {len(targets)} translations; give one for each")
         model, penalty = self.translator.model, self.translator.beam.length_penalty
@@ -124,7 +145,7 @@ class Explainer:
 
 
 class _Neighbors:
-    """Puts neighbors back into their sentences; each sentence is turned into tokens once."""
+    """Shows neighbors in their sentences. Each sentence is tokenized once."""
 
     def __init__(self, model: Model, memories: Sequence[Memory], translations: Sequence[Translation]) -> None:
         self._model = model
@@ -138,7 +159,7 @@ class _Neighbors:
     def explain(self, near: Neighbor) -> ExplainedNeighbor:
         pair, ids = self._sentences[near.memory, near.sentence]
         before, word, after = pair.target, "", ""
-        # A store made elsewhere may have cut its sentences in other ways, or have no text: then nothing is marked.
+        # An imported store may have been tokenized differently, or have no text: then nothing is marked.
         if near.position < len(ids) and self._model.token_text(ids[near.position]) == near.token:
             before, word, after = mark(self._model.decode, ids, near.position, pair.target)
         return ExplainedNeighbor(
@@ -158,20 +179,18 @@ class _Neighbors:
         )
 
 
-def leave_out(memory: Memory, sentences: Collection[int]) -> Memory:
-    """Return the memory as if these sentences were not in it."""
-    if not sentences:
-        return memory
+def exclude_sentences(memory: Memory, sentences: Collection[int]) -> Memory:
+    """Return a memory whose index does not find the entries of these sentences."""
     keep = ~np.isin(memory.store.sentence, np.asarray(sorted(sentences)))
     return Memory(memory.name, memory.store, FilteredIndex(memory.index, keep))
 
 
-def _check_left_out(without: Sequence[int], memories: Sequence[Memory]) -> None:
+def _check_without(without: Sequence[int], memories: Sequence[Memory]) -> None:
     count = max((len(memory.store.sentences) for memory in memories), default=0)
     for sentence in without:
         if not 0 <= sentence < count:
             allowed = f"0 to {count - 1}" if count else "nothing, there is no memory"
-            raise SettingError(f"without: got sentence {sentence}; allowed is {allowed}: see the ids of an explanation")
+            raise SettingError(f"without: got sentence {sentence}; allowed is {allowed}; an explanation lists the ids")
 
 
 def _check_names(memories: Sequence[Memory]) -> None:

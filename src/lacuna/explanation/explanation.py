@@ -1,4 +1,7 @@
-"""What an explanation says of a translation, which part of the text a token stands for, and the page that shows it."""
+"""An explained translation, the part of the text that each token stands for, and the HTML page that shows it.
+
+Does not know translators or memories.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from lacuna.pages import fit_for_html, own_file, page_environment
 
 @dataclass(frozen=True, slots=True)
 class ExplainedNeighbor:
-    """An entry of a memory that voted for a token, with the sentence pair it comes from.
+    """A neighbor that voted for a token, with the sentence pair it comes from.
 
     :param memory: The name of the memory.
     :param entry: The row of the store.
     :param sentence: The id of its sentence pair.
-    :param position: The place of its token in that pair's target.
-    :param token: The token it votes for, as the model writes it.
-    :param distance: Squared L2 between the query and its key.
+    :param position: The position of its token in the target of that pair.
+    :param token: The token it votes for, in the model's vocabulary.
+    :param distance: Squared L2 distance between the query and its key.
     :param weight: Its share of p_kNN; the weights of a token's neighbors sum to 1.
-    :param known: Whether the model alone would have been right there.
+    :param known: Whether the model alone predicts the token there.
     :param source: The source sentence it comes from.
     :param before: The target sentence up to the token.
     :param word: The token's text in the target sentence; empty for the end of the sentence.
-    :param after: The target sentence behind the token, so that ``before + word + after`` is all of it.
+    :param after: The target sentence after the token; ``before + word + after`` is the whole sentence.
     :param origin: The file and line of the pair.
     """
 
@@ -45,7 +48,7 @@ class ExplainedNeighbor:
     origin: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return a JSON object."""
         return asdict(self)
 
 
@@ -53,13 +56,13 @@ class ExplainedNeighbor:
 class ExplainedToken:
     """Why one token was chosen: ``p = knn_weight * p_knn + (1 - knn_weight) * p_model``.
 
-    :param token: The token as the model writes it.
-    :param text: What it adds to the translation; the texts of all tokens together are the translation.
-    :param p: The probability of the token in the end.
-    :param model_token: What the model alone would have said here.
-    :param changed: Whether that is another token: the memory changed the word.
-    :param margin: How many of the nearest entries are known before the first unknown one; None without a memory.
-    :param margin_cap: Where counting stopped: a margin of so many means so many or more.
+    :param token: The token in the model's vocabulary.
+    :param text: The text that it adds to the translation; the texts of all tokens together are the translation.
+    :param p: The final probability of the token.
+    :param model_token: The token that the model alone predicts here.
+    :param changed: Whether the prediction is another token: the memory changed the word.
+    :param margin: The knowledge margin; None without a memory.
+    :param margin_cap: The bound of the margin: a margin of ``margin_cap`` means that or more.
     :param confidence: The probability that the model's own choice is right here; None without a calibration.
     """
 
@@ -77,7 +80,7 @@ class ExplainedToken:
     neighbors: tuple[ExplainedNeighbor, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return a JSON object."""
         return asdict(self)
 
 
@@ -86,10 +89,10 @@ class Explanation:
     """A translation with the evidence of every token.
 
     :param text: The translation.
-    :param base_text: What the model says without any memory.
-    :param score: The log-probability of the translation over its length to the power of the length penalty.
+    :param base_text: The translation of the model without any memory.
+    :param score: The log-probability of the translation, divided by its length to the power of the length penalty.
     :param confidence: The mean of the tokens' confidence; None without a calibration.
-    :param without: Ids of the sentences whose entries were kept from being found.
+    :param without: Ids of the sentences whose entries were excluded from the search.
     """
 
     source: str
@@ -101,7 +104,7 @@ class Explanation:
     without: tuple[int, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return a JSON object."""
         return asdict(self)
 
 
@@ -109,7 +112,7 @@ Decode = Callable[[Sequence[int]], str]
 
 
 class Marked(NamedTuple):
-    """A sentence cut round one of its tokens: ``before + word + after`` is all of it."""
+    """A sentence split around one of its tokens; ``before + word + after`` is the whole sentence."""
 
     before: str
     word: str
@@ -117,12 +120,12 @@ class Marked(NamedTuple):
 
 
 def pieces(decode: Decode, ids: Sequence[int], text: str) -> list[str]:
-    """Return what each token adds to the text; together they are the text.
+    """Return the text that each token adds; joined, they are the text.
 
-    :param text: As it was written or decoded; where the tokens lack some of it, that counts as part of its neighbors.
+    :param text: The text as written or decoded. Parts of it that no token covers belong to adjacent tokens.
     """
     whole = decode(ids)
-    # Detokenizing may change what came before (a space, a quotation mark): what has not settled yet counts later.
+    # Detokenizing may change earlier characters (a space, a quotation mark): those belong to the token that fixes them.
     ends = list(accumulate((_settled(decode(ids[:count]), whole) for count in range(1, len(ids))), max, initial=0))
     if whole != text:
         changes = _changes(whole, text)
@@ -131,9 +134,9 @@ def pieces(decode: Decode, ids: Sequence[int], text: str) -> list[str]:
 
 
 def mark(decode: Decode, ids: Sequence[int], position: int, text: str) -> Marked:
-    """Cut a sentence round one of its tokens; the space before it stays with what is before.
+    """Split a sentence around one of its tokens; the space before the token belongs to ``before``.
 
-    :param text: The sentence as it was written, which tokens may have changed in places.
+    :param text: The sentence as written; tokenization may have changed it in places.
     """
     whole = decode(ids)
     is_last = position + 1 >= len(ids)
@@ -143,7 +146,7 @@ def mark(decode: Decode, ids: Sequence[int], position: int, text: str) -> Marked
     if whole != text:
         changes = _changes(whole, text)
         lost = [change for change in changes if change.first == change.last == start]
-        if start == end and lost and not is_last:  # the model has no token for what stands here
+        if start == end and lost and not is_last:  # the model has no token for this text
             start, end = lost[0].new_first, lost[0].new_last
         else:
             start, end = _moved_start(start, changes, text), _moved_end(end, changes)
@@ -151,13 +154,13 @@ def mark(decode: Decode, ids: Sequence[int], position: int, text: str) -> Marked
 
 
 def _settled(prefix: str, whole: str) -> int:
-    """Count the characters at the beginning that are the same."""
+    """Return the length of the common prefix."""
     differing = (place for place, (a, b) in enumerate(zip(prefix, whole, strict=False)) if a != b)
     return next(differing, min(len(prefix), len(whole)))
 
 
 class _Change(NamedTuple):
-    """A stretch of one text, and the stretch of another that stands in its place."""
+    """A span of one text, and the span of another text that replaces it."""
 
     first: int
     last: int
@@ -170,7 +173,7 @@ def _changes(whole: str, text: str) -> list[_Change]:
 
 
 def _moved_start(place: int, changes: Sequence[_Change], text: str) -> int:
-    """Find where a part that begins here begins in the other text."""
+    """Map the start of a span to the other text."""
     for first, last, new_first, new_last in changes:
         if first <= place < last:
             return min(new_first + place - first, new_last)
@@ -178,7 +181,7 @@ def _moved_start(place: int, changes: Sequence[_Change], text: str) -> int:
 
 
 def _moved_end(place: int, changes: Sequence[_Change]) -> int:
-    """Find where a part that ends here ends in the other text."""
+    """Map the end of a span to the other text."""
     for first, last, new_first, new_last in changes:
         if first < place <= last:
             return new_last if place == last else min(new_first + place - first, new_last)
@@ -186,9 +189,9 @@ def _moved_end(place: int, changes: Sequence[_Change]) -> int:
 
 
 def render_page(explanation: Explanation, *, text_with: str | None = None) -> str:
-    """Write the page.
+    """Render the HTML page.
 
-    :param text_with: The translation with the sentences that ``explanation.without`` leaves out.
+    :param text_with: The translation with the sentences that ``explanation.without`` excludes.
     """
     environment = page_environment("lacuna.explanation")
     page = environment.get_template("explanation.html").render(

@@ -1,8 +1,8 @@
-"""Which sentences neither the model nor the memory knows: those to have translated next.
+"""Find gaps: sentences that neither the model nor the memory covers, to be translated by people next.
 
-A token may be wrong in two ways: model and memory together may not be sure of it (p), or the model may not be (its
-confidence). The gap of a sentence is the mean of both, over all tokens; docs/explain.md has what else was tried. Knows
-nothing of how the list is shown.
+Two numbers indicate that a token may be wrong: its final probability and the confidence of the model. The gap of a
+sentence is the mean of 1 minus each, over all tokens; docs/explain.md lists the alternatives that were tried. Does not
+know how the list is shown.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from lacuna.translator import Translator
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A sentence, and how little is known of it. All numbers are means over the tokens of its translation.
+    """A sentence and the size of its gap. All numbers are means over the tokens of its translation.
 
-    :param line: Its place among the sentences, from 1.
-    :param gap: The mean of ``1 - p`` and of one less the confidence, or less the model's largest probability where
-        there is no calibration: the larger, the less is known.
-    :param p: The probability of the tokens in the end.
-    :param margin: How many of the nearest entries are known before the first unknown one.
-    :param distance: Squared distance of the nearest entry.
-    :param confidence: The probability that the model's own choice is right; None without a calibration.
+    :param line: Line number of the sentence, from 1.
+    :param gap: The mean of ``1 - p`` and ``1 - confidence``; without a calibration, the model's largest probability
+        stands in for the confidence.
+    :param p: The final probability of the tokens.
+    :param margin: The knowledge margin.
+    :param distance: Squared L2 distance of the nearest entry.
+    :param confidence: The probability that the model's prediction is right; None without a calibration.
     """
 
     line: int
@@ -43,7 +43,7 @@ class Gap:
     confidence: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return a JSON object."""
         return asdict(self)
 
 
@@ -54,7 +54,7 @@ def find_gaps(
     calibration: Calibration | None = None,
     progress: Progress = SILENT,
 ) -> list[Gap]:
-    """Translate sentences and rank them, the least known first; blank ones and repetitions are left out."""
+    """Translate sentences and rank them by gap, largest first; blank ones and repetitions are left out."""
     if calibration is not None:
         calibration.check(translator.memories, MOST_MARGIN)
     lines = {text: line for line, text in reversed(list(enumerate(texts, 1))) if text.strip()}

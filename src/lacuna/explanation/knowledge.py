@@ -1,6 +1,6 @@
-"""What is known where a token is chosen: the margin there, how sure the model is, how near the nearest entry.
+"""Measure at each token of a translation: the knowledge margin, the model's probability and the nearest distance.
 
-Knows nothing of what follows from it.
+Does not know what is derived from these numbers.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.decoding import plan_batches
-from lacuna.models import ForcedDecoding, Model
+from lacuna.margin import count_known
+from lacuna.models import Model, TeacherForced
 from lacuna.translator import Memory, Translator
 from lacuna.translator.memory import Retrieval, find_neighbors
 from lacuna.translator.translator import shorten
 
-# Neighbors that are asked for. Margins beyond say little more, and each costs another distance.
+# Number of neighbors that are searched. Larger margins add little information, and each costs another distance.
 MOST_MARGIN = 64
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Knowledge:
-    """What is known at each token: (tokens,) each.
+    """Measurements at each token: (tokens,) each.
 
-    :param margins: How many of the nearest entries are known before the first unknown one, as far as was looked.
-    :param max_probs: The probability of the token that the model finds most probable.
-    :param nearest: Squared distance of the nearest entry; infinite where there is none.
+    :param margins: The knowledge margin, up to the number of neighbors searched.
+    :param max_probs: The probability of the model's prediction.
+    :param nearest: Squared L2 distance of the nearest entry; infinite if there is none.
     """
 
     margins: NDArray[np.int64]
@@ -35,27 +36,27 @@ class Knowledge:
     nearest: NDArray[np.float64]
 
     def part(self, rows: slice) -> Knowledge:
-        """Return some tokens of it."""
+        """Select tokens."""
         return Knowledge(self.margins[rows], self.max_probs[rows], self.nearest[rows])
 
 
-def knowledge_of(model: Model, memories: Sequence[Memory], forced: ForcedDecoding, found: Retrieval) -> Knowledge:
-    """Gather what is known at tokens that were read through the model and looked up in the memories.
+def knowledge_of(model: Model, memories: Sequence[Memory], forced: TeacherForced, found: Retrieval) -> Knowledge:
+    """Compute the measurements from a teacher-forced pass and its retrieval.
 
-    :param found: As many neighbors of each as the largest margin.
+    :param found: As many neighbors of each token as the largest margin.
     """
-    _, log_max_probs, _ = model.judge(forced.keys.numpy(), forced.predictions.numpy())
+    _, log_max_probs, _ = model.score_keys(forced.keys.numpy(), forced.predictions.numpy())
     nearest = found.neighbors.distances[:, 0].double().cpu().numpy()
-    return Knowledge(known_run(memories, found), np.exp(log_max_probs.astype(np.float64)), nearest)
+    return Knowledge(known_margins(memories, found), np.exp(log_max_probs.astype(np.float64)), nearest)
 
 
-def known_run(memories: Sequence[Memory], found: Retrieval) -> NDArray[np.int64]:
-    """Count the known entries before the first unknown one, or before the last that was found: (queries,)."""
+def known_margins(memories: Sequence[Memory], found: Retrieval) -> NDArray[np.int64]:
+    """Return the knowledge margin of each query, at most the number of neighbors that were found: (queries,)."""
     known = np.zeros(found.entries.shape, np.bool_)
     for number, memory in enumerate(memories):
         own = (found.memories == number) & (found.entries >= 0)
         known[own] = memory.store.known[found.entries[own]]
-    return np.asarray(np.logical_and.accumulate(known, axis=1).sum(axis=1), dtype=np.int64)
+    return count_known(found.neighbors.distances.cpu().numpy(), known)
 
 
 def know(
@@ -66,9 +67,9 @@ def know(
     *,
     batch_size: int = 32,
 ) -> list[Knowledge]:
-    """Read finished translations through the model once more, and look every token up.
+    """Run the model on finished translations with teacher forcing, and search the memories for every token.
 
-    :param targets: Tokens of each translation; of an empty one, nothing is known.
+    :param targets: Tokens of each translation; an empty one has no measurements.
     """
     model, memories = translator.model, translator.memories
     results = [Knowledge(np.empty(0, np.int64), np.empty(0), np.empty(0))] * len(sources)
@@ -76,7 +77,7 @@ def know(
     encoded = model.encode_sources([sources[number] for number in written])
     for batch in plan_batches([len(targets[number]) for number in written], batch_size=batch_size):
         numbers = [written[place] for place in batch]
-        forced = model.force_decode(
+        forced = model.teacher_force(
             [shorten(encoded[place], model.max_length) for place in batch], [targets[number] for number in numbers]
         )
         known = knowledge_of(model, memories, forced, find_neighbors(memories, forced.keys, most_margin))

@@ -1,17 +1,22 @@
-"""Fitting to a dev set what a translator needs: vanilla's settings, adaptive, KSTER, a gate, a calibration."""
+"""Fit everything that a translator takes from a dev set: combiners, gates and calibrations."""
 
+from lacuna.fitting.adaptive import FitAdaptive
 from lacuna.fitting.calibration import CalibrationReport, calibrate
-from lacuna.fitting.fitters import FITTERS, FitAdaptive, FitKster, FitReport, FitVanilla, fit_combiner, make_fitter
+from lacuna.fitting.dev_pass import DevSet
+from lacuna.fitting.fitters import FITTERS, FitReport, Fitter, fit_combiner, make_fitter
 from lacuna.fitting.gate import add_gate
-from lacuna.fitting.vanilla import collect_retrievals, tune
+from lacuna.fitting.kster import FitKster
+from lacuna.fitting.vanilla import FitVanilla, collect_retrievals, tune
 
 __all__ = [
     "FITTERS",
     "CalibrationReport",
+    "DevSet",
     "FitAdaptive",
     "FitKster",
     "FitReport",
     "FitVanilla",
+    "Fitter",
     "add_gate",
     "calibrate",
     "collect_retrievals",

@@ -1,7 +1,7 @@
-"""Fitting a calibration to a dev set, and comparing it with simpler ways to tell how sure one may be.
+"""Fit a calibration to a dev set and compare it with simpler estimates of confidence.
 
-Every way is judged on sentences that it was not fitted to: the dev set is parted into folds, and each fold is judged by
-what was fitted to the others. What is saved is fitted to all. Knows nothing of how the result is shown.
+Estimates are compared by cross-validation over dev sentences. The saved calibration is fitted to all of them. Knows
+nothing of how the result is shown.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from lacuna.explanation.calibration import (
     Calibration,
     CalibrationManifest,
     Measured,
+    calibration_of,
     features,
     save_calibration,
 )
 from lacuna.explanation.knowledge import MOST_MARGIN, knowledge_of
 from lacuna.files import check_unused
-from lacuna.fitting.dev_pass import read_dev
+from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
@@ -37,7 +38,7 @@ FOLDS = 5
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DevTokens:
-    """What is known at the tokens of a dev set, and whether the model was right: (tokens,) each."""
+    """Features of the dev tokens, and whether the model's prediction is right: (tokens,) each."""
 
     sentences: NDArray[np.int64]
     margins: NDArray[np.int64]
@@ -45,48 +46,57 @@ class DevTokens:
     right: NDArray[np.bool_]
 
     def part(self, rows: NDArray[np.bool_]) -> DevTokens:
-        """Return some of the tokens."""
+        """Return the tokens of some rows."""
         return DevTokens(self.sentences[rows], self.margins[rows], self.max_probs[rows], self.right[rows])
 
 
-# Fits to some tokens; what it gives tells the probability that the model is right at others.
-Way = Callable[[DevTokens], Callable[[DevTokens], NDArray[np.float64]]]
+# Fits an estimate to some tokens; the estimate gives the probability that the model is right at others.
+Estimator = Callable[[DevTokens], Callable[[DevTokens], NDArray[np.float64]]]
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationReport:
-    """What was saved, and where."""
+    """A fitted and saved calibration.
 
+    :param calibration: The calibration, ready for an explainer.
+    :param into: Its folder.
+    :param manifest: Its manifest.
+    :param skipped: Dev pairs that were too long for the model and were left out.
+    """
+
+    calibration: Calibration
     into: Path
     manifest: CalibrationManifest
+    skipped: int
 
     def as_json(self) -> dict[str, Any]:
-        """Give the report as JSON has it."""
+        """Return the report for JSON."""
         content = self.manifest.model_dump(mode="json", include={"sentences", "tokens", "right", "seed", "measured"})
-        return {"into": str(self.into), **content}
+        return {"into": str(self.into), "skipped": self.skipped, **content}
 
 
 def calibrate(
     model: Model,
     memories: Sequence[Memory],
-    pairs: Iterable[SentencePair],
+    dev: DevSet | Iterable[SentencePair],
     into: str | Path,
     *,
     most_margin: int = MOST_MARGIN,
     seed: int = 1,
     progress: Progress = SILENT,
 ) -> CalibrationReport:
-    """Fit a calibration to a dev set that is not in the memories, judge it on held-out sentences, and save it.
+    """Fit a calibration, measure it by cross-validation, and save it.
 
-    :param into: A folder that does not exist or is empty. It appears when all is done.
-    :param most_margin: Where counting a margin stops.
-    :param seed: Parts the dev set into folds.
+    :param dev: Held-out pairs that are not in the memories; a :class:`DevSet` reuses its pass over the model.
+    :param into: A folder that does not exist or is empty. It appears when everything is done.
+    :param most_margin: Margins are counted up to this bound.
+    :param seed: Seed of the folds.
     """
-    folder = Path(into)
+    dev, folder = DevSet.of(dev), Path(into)
     check_unused(folder, CalibrationError)
     if not memories:
         raise SettingError("no memory to calibrate with; give at least one store")
-    tokens = collect_tokens(model, memories, pairs, most_margin, progress=progress)
+    tokens = collect_tokens(model, memories, dev, most_margin, progress=progress)
     fitted = fit_calibration(tokens, most_margin)
     manifest = CalibrationManifest(
         weights=fitted.weights,
@@ -94,10 +104,7 @@ def calibrate(
         probabilities=fitted.probabilities,
         most_margin=most_margin,
         model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
-        memories=tuple(
-            MemoryRecord(name=memory.name, fingerprint=memory.store.fingerprint, entries=memory.store.entries)
-            for memory in memories
-        ),
+        memories=tuple(MemoryRecord.of(memory.name, memory.store) for memory in memories),
         sentences=len(np.unique(tokens.sentences)),
         tokens=len(tokens.right),
         right=float(tokens.right.mean()),
@@ -105,35 +112,35 @@ def calibrate(
         measured=compare(tokens, most_margin, seed),
     )
     save_calibration(manifest, folder)
-    return CalibrationReport(folder, manifest)
+    return CalibrationReport(calibration_of(manifest, folder), folder, manifest, dev.skipped(model))
 
 
 def collect_tokens(
     model: Model,
     memories: Sequence[Memory],
-    pairs: Iterable[SentencePair],
+    dev: DevSet,
     most_margin: int,
     *,
     progress: Progress = SILENT,
 ) -> DevTokens:
-    """Read a dev set through the model, each token after the right ones, and look every token up."""
+    """Run the dev pass and collect margin, confidence and correctness of every token."""
     parts = []
-    for batch in read_dev(model, memories, pairs, most_margin, progress=progress):
-        known = knowledge_of(model, memories, batch.forced, batch.found)
-        right = (batch.forced.predictions == batch.gold).numpy()
+    for batch in dev.retrieve(model, memories, most_margin, progress=progress):
+        known = knowledge_of(model, memories, batch.outputs, batch.found)
+        right = (batch.outputs.predictions == batch.gold).numpy()
         parts.append((batch.sentences.numpy(), known.margins, known.max_probs, right))
     return DevTokens(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def fit_calibration(tokens: DevTokens, most_margin: int, used: tuple[bool, bool] = (True, True)) -> Calibration:
-    """Fit a score by logistic regression, then the table by isotonic regression.
+    """Fit the score by logistic regression, then the table from score to probability by isotonic regression.
 
-    :param used: Whether the score looks at the model's probability, and at the margin.
+    :param used: Whether the score uses the model's probability, and whether it uses the margin.
     """
     columns = features(tokens.margins, tokens.max_probs, most_margin)
     weights = np.array(used, np.float64)
     if all(used):
-        # Both are signs that the model is right: where dev says otherwise, it is chance, and the table must not fall.
+        # Both features speak for the model. A negative weight would be noise, and the score must not fall with either.
         weights = np.maximum(fit_logistic(columns, tokens.right)[:2], 0.0)
     scores, probabilities = fit_table(columns @ weights, tokens.right)
     probability, margin = weights.tolist()
@@ -141,26 +148,26 @@ def fit_calibration(tokens: DevTokens, most_margin: int, used: tuple[bool, bool]
 
 
 def compare(tokens: DevTokens, most_margin: int, seed: int) -> tuple[Measured, ...]:
-    """Judge several ways to tell confidence on held-out sentences."""
+    """Measure several estimates of confidence by cross-validation."""
     calibrated = {
         "margin": (False, True),
         "max probability, calibrated": (True, False),
         "both": (True, True),
     }
-    ways: dict[str, Way] = {"max probability": lambda _: lambda some: some.max_probs}
-    ways |= {name: _calibrated(most_margin, used) for name, used in calibrated.items()}
+    estimators: dict[str, Estimator] = {"max probability": lambda _: lambda some: some.max_probs}
+    estimators |= {name: _calibrated(most_margin, used) for name, used in calibrated.items()}
     folds = _folds(tokens.sentences, seed)
     results = []
-    for name, way in ways.items():
-        told = np.empty(len(tokens.right))
+    for name, fit in estimators.items():
+        estimates = np.empty(len(tokens.right))
         for fold in range(folds.max() + 1):
             here = folds == fold
-            told[here] = way(tokens.part(~here))(tokens.part(here))
-        results.append(_measure(name, told, tokens))
+            estimates[here] = fit(tokens.part(~here))(tokens.part(here))
+        results.append(_measure(name, estimates, tokens))
     return tuple(results)
 
 
-def _calibrated(most_margin: int, used: tuple[bool, bool]) -> Way:
+def _calibrated(most_margin: int, used: tuple[bool, bool]) -> Estimator:
     def fit(tokens: DevTokens) -> Callable[[DevTokens], NDArray[np.float64]]:
         calibration = fit_calibration(tokens, most_margin, used)
         return lambda some: calibration.probability(some.margins, some.max_probs)
@@ -169,20 +176,20 @@ def _calibrated(most_margin: int, used: tuple[bool, bool]) -> Way:
 
 
 def _folds(sentences: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Give each token the fold of its sentence."""
-    names, place = np.unique(sentences, return_inverse=True)
-    if len(names) < 2:
-        raise CorpusError(f"the dev set has {len(names)} sentence that fits the model; calibrating needs 2 or more")
-    order = np.random.default_rng(seed).permutation(len(names))
-    return np.asarray((order % min(FOLDS, len(names)))[place], dtype=np.int64)
+    """Return the fold of each token; a sentence is in one fold."""
+    distinct, place = np.unique(sentences, return_inverse=True)
+    if len(distinct) < 2:
+        raise CorpusError(f"the dev set has {len(distinct)} sentence that fits the model; calibrating needs 2 or more")
+    order = np.random.default_rng(seed).permutation(len(distinct))
+    return np.asarray((order % min(FOLDS, len(distinct)))[place], dtype=np.int64)
 
 
-def _measure(name: str, told: NDArray[np.float64], tokens: DevTokens) -> Measured:
+def _measure(name: str, estimates: NDArray[np.float64], tokens: DevTokens) -> Measured:
     _, place, lengths = np.unique(tokens.sentences, return_inverse=True, return_counts=True)
-    gaps = np.bincount(place, weights=told - tokens.right) / lengths
+    differences = np.bincount(place, weights=estimates - tokens.right) / lengths
     return Measured(
         name=name,
-        ece=calibration_error(told, tokens.right),
-        brier=brier_score(told, tokens.right),
-        sentence_error=float(np.abs(gaps).mean()),
+        ece=calibration_error(estimates, tokens.right),
+        brier=brier_score(estimates, tokens.right),
+        sentence_error=float(np.abs(differences).mean()),
     )

@@ -1,248 +1,156 @@
-"""One pass over a dev set: every pair read through the model, and every target token looked up in the memories.
+"""The dev pass: run the model over held-out pairs with teacher forcing, and search the memories for every token.
 
-What is kept of it is for the caller to say; this yields it batch by batch.
+Everything that is fitted starts here. Yields batches; what is kept of them is up to the caller.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, overload
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from lacuna.corpora import draw_pairs
 from lacuna.decoding import plan_batches
-from lacuna.errors import CorpusError
-from lacuna.fitting.objective import LOWEST_LOG_P, KeyReader, TokenCache
-from lacuna.models import ForcedDecoding, Model
+from lacuna.errors import CorpusError, LacunaWarning
+from lacuna.models import Model, TeacherForced
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator.memory import Memory, Retrieval, find_neighbors, read_keys
+from lacuna.translator.memory import Memory, Retrieval, find_neighbors
+
+BATCH_SIZE = 32
+
+
+class EncodedPair(NamedTuple):
+    """A pair in tokens.
+
+    :param number: Its place in the dev set.
+    """
+
+    number: int
+    source: list[int]
+    target: list[int]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class DevBatch:
-    """Some dev pairs after the pass. Rows run over sentences, then positions.
+class ModelBatch:
+    """Some dev pairs after the model's pass. Rows run over sentences, then positions.
 
-    :param sentences: The number of the dev pair that each token is of: (tokens,).
-    :param gold: The right tokens: (tokens,).
-    :param forced: What the model says of them.
-    :param found: Their neighbors.
+    :param sentences: Place in the dev set of each token's pair: (tokens,).
+    :param gold: The reference tokens: (tokens,).
+    :param outputs: The model's keys, predictions and probabilities at these tokens.
     """
 
     sentences: torch.Tensor
     gold: torch.Tensor
-    forced: ForcedDecoding
+    outputs: TeacherForced
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DevBatch(ModelBatch):
+    """Some dev pairs after the dev pass: with the neighbors of each token.
+
+    :param found: The neighbors.
+    """
+
     found: Retrieval
 
 
-class ForcedBatch(NamedTuple):
-    """Some pairs, read through the model.
+class DevSet:
+    """Held-out sentence pairs, which no memory contains.
 
-    :param numbers: Which pairs.
-    :param gold: Their target tokens, one pair after the other: (tokens,).
+    One made with ``DevSet(pairs)`` remembers the model's pass, so that several combiners, memories or a gate can be
+    fitted after one pass. This keeps the keys of all target tokens in memory (float32).
+
+    Pairs that are too long for the model are left out with a warning.
+
+    :param pairs: The pairs, in order.
+    :param batch_size: Pairs that go through the model at once.
+    :param remember: Whether to keep the model's pass.
     """
 
-    numbers: list[int]
-    gold: torch.Tensor
-    forced: ForcedDecoding
+    def __init__(self, pairs: Iterable[SentencePair], *, batch_size: int = BATCH_SIZE, remember: bool = True) -> None:
+        self.pairs = tuple(pairs)
+        self._batch_size, self._remember = batch_size, remember
+        # By model object: two models with one fingerprint may differ in direction or precision.
+        self._passes: WeakKeyDictionary[Model, list[ModelBatch]] = WeakKeyDictionary()
+        self._skipped: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
+        self._drawn: dict[tuple[int, int], DevSet] = {}
 
-
-class ReadOnce(Sequence[SentencePair]):
-    """Pairs that go through a model once, however often they are read: for fitting to many memories in turn.
-
-    Keeps the keys of all target tokens in memory.
-    """
-
-    def __init__(self, pairs: Iterable[SentencePair]) -> None:
-        self._pairs = list(pairs)
-        self._kept: dict[tuple[str, int], list[ForcedBatch]] = {}
-
-    @overload
-    def __getitem__(self, place: int) -> SentencePair: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[SentencePair]: ...
-
-    def __getitem__(self, place: int | slice) -> SentencePair | list[SentencePair]:
-        return self._pairs[place]
+    @classmethod
+    def of(cls, dev: DevSet | Iterable[SentencePair]) -> DevSet:
+        """Return a dev set unchanged; wrap plain pairs, for a single pass that is not remembered."""
+        return dev if isinstance(dev, DevSet) else cls(dev, remember=False)
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.pairs)
 
-    def forced(self, model: Model, batch_size: int) -> list[ForcedBatch]:
-        """Read the pairs through the model, or remember how that went."""
-        key = (model.fingerprint, batch_size)
-        if key not in self._kept:
-            self._kept[key] = list(_force(model, self._pairs, batch_size))
-        return self._kept[key]
+    def draw(self, count: int, seed: int) -> DevSet:
+        """Return at most ``count`` pairs, drawn at random and in their order; the same call returns the same object."""
+        if (count, seed) not in self._drawn:
+            pairs = draw_pairs(self.pairs, count, seed)
+            self._drawn[count, seed] = DevSet(pairs, batch_size=self._batch_size, remember=self._remember)
+        return self._drawn[count, seed]
+
+    def skipped(self, model: Model) -> int:
+        """Return the number of pairs that are too long for the model."""
+        if model not in self._skipped:
+            self._skipped[model] = len(self) - len(encode_fitting(model, self.pairs))
+        return self._skipped[model]
+
+    def teacher_force(self, model: Model) -> Iterable[ModelBatch]:
+        """Run the model over the pairs in batches of similar length, or return what is remembered."""
+        if model in self._passes:
+            return self._passes[model]
+        encoded = encode_fitting(model, self.pairs)
+        self._skipped[model] = len(self) - len(encoded)
+        batches = _teacher_force(model, encoded, self._batch_size)
+        if not self._remember:
+            return batches
+        return self._passes.setdefault(model, list(batches))
+
+    def retrieve(
+        self, model: Model, memories: Sequence[Memory], k: int, *, progress: Progress = SILENT
+    ) -> Iterator[DevBatch]:
+        """Run the dev pass: the model's outputs and the k neighbors of every target token, batch by batch."""
+        for memory in memories:
+            memory.store.check_model(model)
+        progress.start("retrieve", len(self), "sentences")
+        for batch in self.teacher_force(model):
+            found = find_neighbors(memories, batch.outputs.keys, k)
+            yield DevBatch(batch.sentences, batch.gold, batch.outputs, found)
+            progress.advance(len(batch.outputs.lengths))
+        progress.finish()
 
 
-def read_dev(
-    model: Model,
-    memories: Sequence[Memory],
-    pairs: Iterable[SentencePair],
-    k: int,
-    *,
-    batch_size: int = 32,
-    progress: Progress = SILENT,
-) -> Iterator[DevBatch]:
-    """Force-decode the pairs in batches of like length, and find the k neighbors of every target token."""
-    for memory in memories:
-        memory.store.check_model(model.fingerprint)
-    texts = pairs if isinstance(pairs, ReadOnce) else list(pairs)
-    progress.start("retrieve", len(texts), "sentences")
-    for numbers, gold, forced in (
-        texts.forced(model, batch_size) if isinstance(texts, ReadOnce) else _force(model, texts, batch_size)
-    ):
-        yield DevBatch(
-            sentences=torch.tensor(numbers).repeat_interleave(torch.tensor(forced.lengths)),
-            gold=gold,
-            forced=forced,
-            found=find_neighbors(memories, forced.keys, k),
-        )
-        progress.advance(len(numbers))
-    progress.finish()
-
-
-def _force(model: Model, pairs: Sequence[SentencePair], batch_size: int) -> Iterator[ForcedBatch]:
+def encode_fitting(model: Model, pairs: Sequence[SentencePair]) -> list[EncodedPair]:
+    """Encode dev pairs; leave out those that are too long for the model, and warn with their number."""
     sources = model.encode_sources([pair.source for pair in pairs])
     targets = model.encode_targets([pair.target for pair in pairs])
-    # A sentence too long for the model cannot be measured; it is no reason to give up the others.
-    fitting = [n for n in range(len(pairs)) if max(len(sources[n]), len(targets[n])) < model.max_length]
+    encoded = [EncodedPair(*pair) for pair in zip(range(len(pairs)), sources, targets, strict=True)]
+    fitting = [pair for pair in encoded if model.fits(pair.source, pair.target)]
     if not fitting:
-        raise CorpusError("the dev set has no sentence that the model can take; give another --dev")
-    for batch in plan_batches([len(targets[n]) for n in fitting], batch_size=batch_size):
-        chosen = [fitting[n] for n in batch]
-        forced = model.force_decode([sources[n] for n in chosen], [targets[n] for n in chosen])
-        yield ForcedBatch(chosen, torch.tensor([token for n in chosen for token in targets[n]]), forced)
+        raise CorpusError(
+            f"dev set: {len(pairs):,} pairs, none of which fits into the {model.max_length} tokens of {model.name}; "
+            "give another --dev"
+        )
+    if len(fitting) < len(pairs):
+        skipped = len(pairs) - len(fitting)
+        text = f"dev set: {skipped:,} of {len(pairs):,} pairs are too long for the model and were left out"
+        warnings.warn(text, LacunaWarning, stacklevel=2)
+    return fitting
 
 
-# Logits held at once (16 MB), and entries looked up at once.
-_LOGITS_AT_ONCE = 2**22
-_ENTRIES_AT_ONCE = 512
-
-_CPU = torch.device("cpu")
-_Columns = dict[str, torch.Tensor]
-
-
-def collect_dev(
-    model: Model,
-    memories: Sequence[Memory],
-    pairs: Iterable[SentencePair],
-    k: int,
-    *,
-    keep_queries: bool = False,
-    batch_size: int = 32,
-    progress: Progress = SILENT,
-) -> TokenCache:
-    """Read a dev set through the model and the memories; tokens come in its order.
-
-    :param keep_queries: For combiners that look at keys.
-    """
-    parts: list[_Columns] = []
-    for batch in read_dev(model, memories, pairs, k, batch_size=batch_size, progress=progress):
-        queries = batch.forced.keys
-        columns = _neighbor_columns(batch.found) | {"sentences": batch.sentences, "gold": batch.gold}
-        columns |= _model_columns(model, queries, batch.gold, columns["values"])
-        parts.append(columns | ({"queries": queries} if keep_queries else {}))
-    joined = _join(parts)
-    order = joined["sentences"].argsort(stable=True)
-    columns = {name: column[order] for name, column in joined.items()}
-    kept = columns.pop("queries", None)
-    return _as_cache(model, memories, columns, None if kept is None else lambda rows: kept[rows])
-
-
-def collect_entries(
-    model: Model, memories: Sequence[Memory], k: int, *, most: int, seed: int, progress: Progress = SILENT
-) -> TokenCache:
-    """Look entries of the memories up in the memories, each with itself left out.
-
-    An entry's query is its own key, from which the model's distribution follows: nothing is decoded.
-
-    :param most: How many entries; if there are more, they are drawn.
-    """
-    for memory in memories:
-        memory.store.check_model(model.fingerprint)
-    owners, entries = _draw_entries(memories, most, seed)
-    parts: list[_Columns] = []
-    progress.start("retrieve", len(entries), "entries")
-    for start in range(0, len(entries), _ENTRIES_AT_ONCE):
-        some = slice(start, start + _ENTRIES_AT_ONCE)
-        parts.append(_look_up(model, memories, owners[some], entries[some], k))
-        progress.advance(len(entries[some]))
-    progress.finish()
-
-    def read_queries(rows: torch.Tensor) -> torch.Tensor:
-        wanted = rows.numpy()
-        return read_keys(memories, owners[wanted], entries[wanted], _CPU)
-
-    return _as_cache(model, memories, _join(parts), read_queries)
-
-
-def _draw_entries(
-    memories: Sequence[Memory], most: int, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # the memory of each, and its row there
-    ends = np.cumsum([memory.store.entries for memory in memories])
-    total = int(ends[-1])
-    drawn = np.random.default_rng(seed).choice(total, size=min(most, total), replace=False)
-    drawn.sort()  # neighboring rows lie in the same pages
-    owners = np.searchsorted(ends, drawn, side="right")
-    return owners, drawn - np.concatenate([[0], ends])[owners]
-
-
-def _look_up(
-    model: Model, memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], k: int
-) -> _Columns:
-    queries = read_keys(memories, owners, entries, _CPU)
-    gold, sentences = np.empty(len(entries), np.int64), np.empty(len(entries), np.int64)
-    for number, memory in enumerate(memories):
-        own = owners == number
-        gold[own], sentences[own] = memory.store.values[entries[own]], memory.store.sentence[entries[own]]
-    found = find_neighbors(memories, queries, k + 1)
-    itself = (found.entries == entries[:, None]) & (found.memories == owners[:, None])
-    itself[:, -1] |= ~itself.any(1)  # an index that misses the entry itself gives one other too many
-    others = torch.from_numpy(~itself)
-    columns = {name: column[others].reshape(-1, k) for name, column in _neighbor_columns(found).items()}
-    columns |= {"sentences": torch.from_numpy(sentences), "gold": torch.from_numpy(gold)}
-    return columns | _model_columns(model, queries, columns["gold"], columns["values"])
-
-
-def _neighbor_columns(found: Retrieval) -> _Columns:
-    near = found.neighbors
-    columns = {"distances": near.distances.cpu(), "values": near.values.cpu()}
-    if near.log_weights is not None:
-        columns["log_weights"] = near.log_weights.cpu()
-    return columns | {"owners": torch.from_numpy(found.memories), "entries": torch.from_numpy(found.entries)}
-
-
-@torch.inference_mode()
-def _model_columns(model: Model, queries: torch.Tensor, gold: torch.Tensor, values: torch.Tensor) -> _Columns:
-    """Return what a cache keeps of the model's log-probabilities."""
-    rows = max(1, _LOGITS_AT_ONCE // model.vocabulary_size)
-    parts = []
-    for keys, *wanted in zip(*(column.split(rows) for column in (queries, gold[:, None], values)), strict=True):
-        log_p = model.project(keys).log_softmax(-1).clamp(min=LOWEST_LOG_P)
-        asked = torch.cat(wanted, dim=1).clamp(min=0).to(log_p.device)
-        parts.append(torch.cat([log_p.gather(1, asked), log_p.sum(1, keepdim=True)], dim=1).cpu())
-    numbers = torch.cat(parts)
-    return {"log_p_gold": numbers[:, 0], "log_p_values": numbers[:, 1:-1], "log_p_sum": numbers[:, -1]}
-
-
-def _join(parts: Sequence[_Columns]) -> _Columns:
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-
-def _as_cache(
-    model: Model, memories: Sequence[Memory], columns: _Columns, read_queries: KeyReader | None
-) -> TokenCache:
-    owners, entries = columns.pop("owners").numpy(), columns.pop("entries").numpy()
-    return TokenCache(
-        log_weights=columns.pop("log_weights", None),
-        vocabulary_size=model.vocabulary_size,
-        read_queries=read_queries,
-        read_keys=lambda rows: read_keys(memories, owners[rows.numpy()], entries[rows.numpy()], _CPU),
-        **columns,
-    )
+def _teacher_force(model: Model, pairs: Sequence[EncodedPair], batch_size: int) -> Iterator[ModelBatch]:
+    for batch in plan_batches([len(pair.target) for pair in pairs], batch_size=batch_size):
+        chosen = [pairs[place] for place in batch]
+        outputs = model.teacher_force([pair.source for pair in chosen], [pair.target for pair in chosen])
+        numbers = torch.tensor([pair.number for pair in chosen])
+        yield ModelBatch(
+            sentences=numbers.repeat_interleave(torch.tensor(outputs.lengths)),
+            gold=torch.tensor([token for pair in chosen for token in pair.target]),
+            outputs=outputs,
+        )

@@ -1,44 +1,96 @@
-"""Fitting KSTER on entries of the memories themselves, each with itself left out; dev tokens say when to stop.
+"""Fit KSTER (Jiang et al., 2021) to entries of the memories, each left out of its own neighbors.
 
-The paper takes 30,000 updates of 32,768 tokens, at a label smoothing of 0.1. This is its loss and optimizer scaled to
-a CPU: fewer and smaller updates with a larger learning rate, over a sample of the entries, and with the smoothing that
-adaptive kNN-MT is fitted with.
+Dev tokens decide when to stop. The paper takes 30,000 updates of 32,768 tokens with a label smoothing of 0.1. This is
+its loss and optimizer, scaled to a CPU: fewer and smaller updates with a larger learning rate, on a sample of the
+entries, and with the label smoothing of adaptive kNN-MT.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
 from lacuna.combiners.kster import Kster
-from lacuna.fitting.objective import Recipe, TokenCache, TrainingRun, losses, train
+from lacuna.errors import SettingError
+from lacuna.fitting.dev_pass import DevSet
+from lacuna.fitting.objective import FitRecipe, FitRun, Fitted, losses, perplexity, train
+from lacuna.fitting.token_cache import TokenCache, collect_dev, collect_entries
+from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
+from lacuna.translator.memory import Memory
 
-RECIPE = Recipe(
+# Dev pairs, drawn at random, for early stopping.
+STOPPING_PAIRS = 250
+RECIPE = FitRecipe(
     learning_rate=5e-4,
     betas=(0.9, 0.999),
-    smoothing=0.001,
+    label_smoothing=0.001,
     batch=512,
     updates=1500,
-    check_every=50,
-    shrink=0.7,
-    shrink_after=2,
-    stop_after=6,
+    evaluate_every=50,
+    decay=0.7,
+    decay_patience=2,
+    patience=6,
 )
-# Tokens weighed at once where no gradient is wanted: k keys are read for each.
+# Tokens per block where no gradient is needed; k keys are read for each.
 _TOKENS_AT_ONCE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class FitKster:
+    """Trains on entries of the memories.
+
+    :param k: Neighbors per query.
+    :param kernel: ``laplacian`` or ``gaussian``.
+    :param entries: Largest number of entries to train on; if there are more, they are drawn at random.
+    """
+
+    name: ClassVar[str] = "kster"
+    k: int = Kster.k
+    kernel: str = Kster.kernel
+    entries: int = 50_000
+
+    def __post_init__(self) -> None:
+        with torch.random.fork_rng(devices=()):  # only for its checks
+            Kster(1, self.k, self.kernel)
+        if self.entries < 1:
+            raise SettingError(f"entries: got {self.entries}; allowed is 1 or more")
+
+    def fit(
+        self, model: Model, memories: Sequence[Memory], dev: DevSet, *, seed: int = 1, progress: Progress = SILENT
+    ) -> Fitted:
+        """Fit KSTER."""
+        started = time.monotonic()
+        stopping = dev.draw(STOPPING_PAIRS, seed)
+        held_out = collect_dev(model, memories, stopping, self.k, keep_queries=True, progress=progress)
+        entries = collect_entries(model, memories, self.k, most=self.entries, seed=seed, progress=progress)
+        collected = time.monotonic()
+        fit = fit_kster(entries, held_out, model.dimension, kernel=self.kernel, seed=seed, progress=progress)
+        learning = time.monotonic() - collected
+        return Fitted(
+            fit.combiner,
+            math.exp(fit.run.loss),
+            perplexity(held_out, torch.arange(held_out.tokens)),
+            collected - started,
+            learning,
+            stopping.skipped(model),
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KsterFit:
-    """What was learned.
+    """A trained combiner.
 
-    :param run: How the training went; its loss is that of the dev tokens.
+    :param run: Outcome of the training, with the loss of the dev tokens.
     """
 
     combiner: Kster
-    run: TrainingRun
+    run: FitRun
 
 
 def fit_kster(
@@ -47,22 +99,22 @@ def fit_kster(
     dimension: int,
     *,
     kernel: str = Kster.kernel,
-    recipe: Recipe = RECIPE,
+    recipe: FitRecipe = RECIPE,
     seed: int = 1,
     progress: Progress = SILENT,
 ) -> KsterFit:
-    """Learn from entries; the same seed gives the same weights.
+    """Train on entries; the same seed gives the same weights.
 
-    :param entries: With queries and keys, and as many neighbors as the combiner is to have.
-    :param dev: Tokens that are not in the memories, with queries and keys; all are looked at after every few updates.
-    :param dimension: Width of a key.
+    :param entries: With queries and keys, and as many neighbors per entry as the combiner will use.
+    :param dev: Tokens that are not in the memories, with queries and keys, for early stopping.
+    :param dimension: Dimension of the keys.
     """
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         combiner = Kster(dimension, entries.values.shape[1], kernel)
 
     def loss_of(rows: torch.Tensor) -> torch.Tensor:
-        return losses(entries, rows, combiner.weigh(entries.neighbors(rows)), recipe.smoothing).mean()
+        return losses(entries, rows, combiner.weigh(entries.neighbors(rows)), recipe.label_smoothing).mean()
 
     @torch.no_grad()
     def dev_loss() -> float:

@@ -1,4 +1,8 @@
-"""What is minimized when a combiner is fitted, and the loop that minimizes it."""
+"""The objective of fitting, the loop that minimizes it, and the result.
+
+The loss is the cross-entropy of the interpolated distribution over the whole vocabulary, computed exactly from the few
+numbers that a :class:`~lacuna.fitting.token_cache.TokenCache` holds for each token.
+"""
 
 from __future__ import annotations
 
@@ -6,102 +10,54 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from lacuna.combiners.base import Combiner, Neighbors, Weighing, first_places
+from lacuna.combiners import Adaptive, Kster, Vanilla
+from lacuna.combiners.base import Combiner, Weighing
 from lacuna.errors import SettingError
+from lacuna.fitting.token_cache import TokenCache
 from lacuna.progress import Progress
 
-# Log-probabilities are cut off here: a model may shut a token out for good, and the mean of all would be -infinity.
-LOWEST_LOG_P = -1000.0
-
-# The values of so many tokens are compared with each other at once: k * k comparisons for each of them.
-_TOKENS_AT_ONCE = 4096
-
-KeyReader = Callable[[torch.Tensor], torch.Tensor]
+# Tokens per block where no gradient is needed.
+_TOKENS_AT_ONCE = 1024
+# From here on log(1 + exp(x)) equals x in float64.
+_SOFTPLUS_LINEAR = 50.0
 
 
-def _no_keys(rows: torch.Tensor) -> torch.Tensor:
-    raise LookupError("these tokens were collected without keys")
+@dataclass(frozen=True, eq=False, slots=True)
+class Fitted:
+    """A fitted combiner with its dev perplexity.
 
-
-@dataclass(frozen=True, eq=False)
-class TokenCache:
-    """Tokens with their neighbors and what the model alone thinks.
-
-    :param distances: Of the neighbors, as in :class:`~lacuna.combiners.base.Neighbors`: (tokens, k).
-    :param values: (tokens, k).
-    :param log_weights: (tokens, k), or ``None``.
-    :param gold: The right tokens: (tokens,).
-    :param log_p_gold: Of the model: (tokens,).
-    :param log_p_values: Of the model, of each retrieved value; anything where there is none: (tokens, k).
-    :param log_p_sum: Of the model, summed over the vocabulary: (tokens,).
-    :param vocabulary_size: How many summands that has.
-    :param sentences: The sentence each token is of: (tokens,).
-    :param read_queries: Reads what some tokens were searched with; ``None`` where no one needs it: (rows, dimension).
-    :param read_keys: Reads the neighbors' keys of some tokens, zeros where there is none: (rows, k, dimension).
+    :param perplexity: On the dev tokens by which it was chosen; adaptive is trained on the others.
+    :param model_perplexity: Of the model alone on the same tokens.
+    :param collecting: Seconds for the dev pass and other searches.
+    :param learning: Seconds for fitting proper.
+    :param skipped: Dev pairs that were too long for the model and were left out.
     """
 
-    distances: torch.Tensor
-    values: torch.Tensor
-    log_weights: torch.Tensor | None
-    gold: torch.Tensor
-    log_p_gold: torch.Tensor
-    log_p_values: torch.Tensor
-    log_p_sum: torch.Tensor
-    vocabulary_size: int
-    sentences: torch.Tensor
-    read_queries: KeyReader | None = None
-    read_keys: KeyReader = _no_keys
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens."""
-        return len(self.gold)
-
-    @cached_property
-    def first_places(self) -> torch.Tensor:
-        """The place of the nearest neighbor with the same value: (tokens, k)."""
-        return torch.cat([first_places(part) for part in self.values.split(_TOKENS_AT_ONCE)])
-
-    @cached_property
-    def says_gold(self) -> torch.Tensor:
-        """Whether a neighbor's value is the right token: (tokens, k)."""
-        return self.values == self.gold[:, None]
-
-    def neighbors(self, rows: torch.Tensor) -> Neighbors:
-        """Return the neighbors of some tokens; their keys are read when they are asked for."""
-        return Neighbors(
-            self.distances.index_select(0, rows),
-            self.values.index_select(0, rows),
-            None if self.log_weights is None else self.log_weights.index_select(0, rows),
-            None if self.read_queries is None else self.read_queries(rows),
-            lambda: self.read_keys(rows),
-        )
-
-
-# Tokens that are weighed at once where no gradient is wanted.
-_LOSSES_AT_ONCE = 1024
-# From here on log(1 + exp(x)) is x to the last digit.
-_EXACT = 50.0
+    combiner: Vanilla | Adaptive | Kster
+    perplexity: float
+    model_perplexity: float
+    collecting: float
+    learning: float
+    skipped: int
 
 
 def losses(cache: TokenCache, rows: torch.Tensor, weighing: Weighing, smoothing: float = 0.0) -> torch.Tensor:
     """Return ``(1 - smoothing) * -log p(gold) + smoothing * mean over v of -log p(v)`` for some tokens: (rows,).
 
-    p is the mixture. For a value that no neighbor has, ``log p(v) = log_model_share + log p_model(v)``; so the sum over
-    the vocabulary is the model's, plus what each different retrieved value gains.
+    p is the interpolated distribution. For a token v that no neighbor has, ``log p(v) = log_model_share + log
+    p_model(v)``. So the sum over the vocabulary is the model's sum plus the gain of each distinct retrieved value.
     """
     share, mass = weighing
     log_p = share[:, None] + cache.log_p_values.index_select(0, rows)
     totals = torch.zeros_like(mass).scatter_add(1, cache.first_places.index_select(0, rows), mass)
-    # Where a total is 0 (too far, or not the first of its value), the logarithm would have no gradient.
+    # A total is 0 if the mass underflows, or after the first neighbor of a value. There the log has no gradient.
     ratios = totals.clamp(min=torch.finfo(mass.dtype).tiny).log() - log_p
-    gains = F.softplus(ratios, threshold=_EXACT).masked_fill(totals == 0, 0.0)  # log((p + total) / p)
+    gains = F.softplus(ratios, threshold=_SOFTPLUS_LINEAR).masked_fill(totals == 0, 0.0)  # log((p + total) / p)
     gold_gain = (gains * cache.says_gold.index_select(0, rows)).sum(1)
     log_p_gold = share + cache.log_p_gold.index_select(0, rows) + gold_gain
     log_p_mean = share + (cache.log_p_sum.index_select(0, rows) + gains.sum(1)) / cache.vocabulary_size
@@ -109,11 +65,11 @@ def losses(cache: TokenCache, rows: torch.Tensor, weighing: Weighing, smoothing:
 
 
 def perplexity(cache: TokenCache, rows: torch.Tensor, combiner: Combiner | None = None) -> float:
-    """Return the perplexity of some tokens under the model, or under its mixture with what a combiner says."""
+    """Return the perplexity of some tokens under the model alone, or with a combiner."""
     if combiner is None:
         return math.exp(-float(cache.log_p_gold[rows].double().mean()))
     total = 0.0
-    for some in rows.split(_LOSSES_AT_ONCE):
+    for some in rows.split(_TOKENS_AT_ONCE):
         mass = combiner.mass(cache.neighbors(some))
         share = torch.log1p(-mass.sum(1).clamp(max=1 - torch.finfo(mass.dtype).eps))
         total += float(losses(cache, some, Weighing(share, mass)).sum(dtype=torch.float64))
@@ -121,39 +77,39 @@ def perplexity(cache: TokenCache, rows: torch.Tensor, combiner: Combiner | None 
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """How to train.
+class FitRecipe:
+    """Hyperparameters of the training of a combiner.
 
-    :param learning_rate: Of Adam.
-    :param betas: Of Adam.
-    :param smoothing: Label smoothing of the loss.
-    :param batch: Tokens for each update.
-    :param updates: At most so many.
-    :param check_every: Updates between two looks at the held-out tokens.
-    :param shrink: What the learning rate is multiplied by after ``shrink_after`` checks without progress.
-    :param shrink_after: See ``shrink``.
-    :param stop_after: Checks without progress after which it ends; the best weights are kept.
-    :param clip: The largest norm of a gradient.
+    :param learning_rate: Initial learning rate of Adam.
+    :param betas: Betas of Adam.
+    :param label_smoothing: Label smoothing of the loss.
+    :param batch: Tokens per update.
+    :param updates: Largest number of updates.
+    :param evaluate_every: Updates between two evaluations on the held-out tokens.
+    :param decay: Factor of the learning rate after ``decay_patience`` evaluations without improvement.
+    :param decay_patience: See ``decay``.
+    :param patience: Early stopping after this many evaluations without improvement; the best weights are kept.
+    :param clip: Largest norm of the gradient.
     """
 
     learning_rate: float
     betas: tuple[float, float]
-    smoothing: float
+    label_smoothing: float
     batch: int
     updates: int
-    check_every: int
-    shrink: float
-    shrink_after: int
-    stop_after: int
+    evaluate_every: int
+    decay: float
+    decay_patience: int
+    patience: int
     clip: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingRun:
-    """How it went.
+class FitRun:
+    """Outcome of the training of a combiner.
 
-    :param loss: The best held-out loss, whose weights the network now has.
-    :param updates: After how many updates that was.
+    :param loss: Best held-out loss; the network has the weights that gave it.
+    :param updates: Number of updates after which it was reached.
     """
 
     loss: float
@@ -165,40 +121,40 @@ def train(
     loss_of: Callable[[torch.Tensor], torch.Tensor],
     rows: torch.Tensor,
     held_out_loss: Callable[[], float],
-    recipe: Recipe,
+    recipe: FitRecipe,
     *,
     seed: int,
     progress: Progress,
-) -> TrainingRun:
-    """Train a network in place, and leave it with the weights that did best on what was held out.
+) -> FitRun:
+    """Train a network in place and leave it with the weights of the best held-out loss.
 
-    :param loss_of: The mean loss of some rows.
-    :param rows: What to learn from.
+    :param loss_of: Mean loss of a batch of rows.
+    :param rows: Rows to train on.
     """
     weights = list(network.parameters())
     adam = torch.optim.Adam(weights, recipe.learning_rate, recipe.betas, fused=True)
-    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(adam, factor=recipe.shrink, patience=recipe.shrink_after)
-    best, best_weights = TrainingRun(held_out_loss(), 0), copy.deepcopy(network.state_dict())
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(adam, factor=recipe.decay, patience=recipe.decay_patience)
+    best, best_weights = FitRun(held_out_loss(), 0), copy.deepcopy(network.state_dict())
     for update, batch in enumerate(_batches(rows, recipe, seed), start=1):
         adam.zero_grad()
         loss_of(batch).backward()
         nn.utils.clip_grad_norm_(weights, recipe.clip)
         adam.step()
         progress.advance(1)
-        if update % recipe.check_every:
+        if update % recipe.evaluate_every:
             continue
         loss = held_out_loss()
         schedule.step(loss)
         if loss < best.loss:
-            best, best_weights = TrainingRun(loss, update), copy.deepcopy(network.state_dict())
-        elif update - best.updates >= recipe.stop_after * recipe.check_every:
+            best, best_weights = FitRun(loss, update), copy.deepcopy(network.state_dict())
+        elif update - best.updates >= recipe.patience * recipe.evaluate_every:
             break
     network.load_state_dict(best_weights)
     return best
 
 
-def _batches(rows: torch.Tensor, recipe: Recipe, seed: int) -> Iterator[torch.Tensor]:
-    """Yield batches of rows, in another order each time all were seen."""
+def _batches(rows: torch.Tensor, recipe: FitRecipe, seed: int) -> Iterator[torch.Tensor]:
+    """Yield batches of rows, shuffled again in every epoch."""
     order = torch.Generator().manual_seed(seed)
     left = recipe.updates
     while left > 0:
@@ -208,15 +164,15 @@ def _batches(rows: torch.Tensor, recipe: Recipe, seed: int) -> Iterator[torch.Te
 
 
 def hold_out(sentences: torch.Tensor, share: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Split tokens by sentence: rows to learn from, and rows held out.
+    """Split tokens by sentence: rows to train on, and held-out rows.
 
-    :param sentences: The sentence of each token.
-    :param share: Of the sentences to hold out, at least one of them.
+    :param sentences: Sentence of each token.
+    :param share: Share of the sentences to hold out; at least one is.
     """
     different, which = sentences.unique(return_inverse=True)
     if len(different) < 2:
         raise SettingError(
-            f"the dev set has {len(different)} sentence; to learn from it and to hold some out, it needs 2"
+            f"the dev set has {len(different)} sentence; fitting needs 2 or more, since some are held out"
         )
     drawn = torch.randperm(len(different), generator=torch.Generator().manual_seed(seed))
     held = torch.zeros(len(different), dtype=torch.bool)

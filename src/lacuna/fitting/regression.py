@@ -1,4 +1,7 @@
-"""Isotonic and logistic regression, and how well probabilities are calibrated. Numbers only."""
+"""Isotonic and logistic regression, and measures of calibration.
+
+Arrays in, numbers out: knows nothing of tokens, margins or models.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,17 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# A point of the table stands for at least so many observations where there are many: fewer are mostly noise.
+# Largest number of points of a fitted table: with few observations per point, they are mostly noise.
 _MOST_POINTS = 100
 
 
 def pool_adjacent_violators(values: Floats, weights: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Find the nondecreasing sequence with the least weighted squared distance to the values.
 
-    Blocks of values that fall are replaced by their mean until none falls.
+    Adjacent blocks that decrease are replaced by their mean until none does.
 
-    :param weights: Above 0.
-    :return: The sequence as blocks: the mean of each, and where each begins.
+    :param weights: Positive.
+    :return: The sequence as blocks: mean and first place of each.
     """
     means: list[float] = []
     totals: list[float] = []
@@ -38,13 +41,13 @@ def pool_adjacent_violators(values: Floats, weights: Floats) -> tuple[Floats, ND
 
 
 def fit_table(scores: Floats, outcomes: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Fit a table of points, to be read by linear interpolation: scores that rise, and means that do not fall.
+    """Fit a nondecreasing table by isotonic regression: rising scores and mean outcomes, to be interpolated linearly.
 
     :param scores: One per observation.
     :param outcomes: 0 or 1, or any number.
     """
     cuts = np.unique(np.quantile(scores, np.linspace(0, 1, _MOST_POINTS + 1)[1:-1]))
-    group = np.searchsorted(cuts, scores)  # equal scores are never parted
+    group = np.searchsorted(cuts, scores)  # equal scores share a group
     sizes = np.bincount(group, minlength=len(cuts) + 1).astype(np.float64)
     used = sizes > 0
     sums = (np.bincount(group, weights=column, minlength=len(sizes))[used] for column in (scores, outcomes))
@@ -54,20 +57,20 @@ def fit_table(scores: Floats, outcomes: NDArray[Any]) -> tuple[Floats, Floats]:
     return np.add.reduceat(score_sums, starts) / np.add.reduceat(sizes, starts), means
 
 
-_ROUNDS = 30
-# Keeps the weights finite where the features part right from wrong without fail; moves nothing where there is data.
+_NEWTON_STEPS = 30
+# Keeps the weights finite where the features separate the outcomes; negligible otherwise.
 _RIDGE = 1e-3
 
 
 def fit_logistic(features: Floats, outcomes: NDArray[Any]) -> Floats:
-    """Find the weights of features, and the constant behind them, that make the outcomes most probable.
+    """Return the maximum-likelihood weights of the features, followed by the intercept.
 
     :param features: (observations, features).
     :param outcomes: 0 or 1: (observations,).
     """
     columns = np.column_stack([features, np.ones(len(features))])
     weights = np.zeros(columns.shape[1])
-    for _ in range(_ROUNDS):
+    for _ in range(_NEWTON_STEPS):
         p = 1 / (1 + np.exp(-np.clip(columns @ weights, -30, 30)))
         gradient = columns.T @ (outcomes - p) - _RIDGE * weights
         curvature = (columns * (p * (1 - p))[:, None]).T @ columns + _RIDGE * np.eye(len(weights))
@@ -78,13 +81,13 @@ def fit_logistic(features: Floats, outcomes: NDArray[Any]) -> Floats:
     return weights
 
 
-_BINS = 15  # as Guo et al. (2017) have them
+_BINS = 15  # as in Guo et al. (2017)
 
 
 def calibration_error(probabilities: NDArray[Any], right: NDArray[Any]) -> float:
-    """Return the expected calibration error: in bins of equal width, how far mean probability and share right part.
+    """Return the expected calibration error, with bins of equal width; 0 is perfect.
 
-    Bins count by the observations in them; 0 is perfect.
+    It is the mean over bins, weighted by size, of the difference between mean probability and accuracy.
     """
     place = np.minimum((probabilities * _BINS).astype(np.int64), _BINS - 1)
     gaps = np.bincount(place, weights=probabilities - right.astype(np.float64), minlength=_BINS)
@@ -92,5 +95,5 @@ def calibration_error(probabilities: NDArray[Any], right: NDArray[Any]) -> float
 
 
 def brier_score(probabilities: NDArray[Any], right: NDArray[Any]) -> float:
-    """Return the mean squared difference from what came true; less is better, and guessing one half gives 0.25."""
+    """Return the mean squared error of the probabilities; less is better, and 0.25 is the score of always 0.5."""
     return float(np.mean((probabilities - right.astype(np.float64)) ** 2))

@@ -1,23 +1,25 @@
-"""Choosing vanilla's settings on a dev set, from retrievals that were made once.
+"""Fit vanilla kNN-MT: a grid search over k, temperature and knn_weight on the dev set.
 
-For every dev token it is enough to know the model's probability of the gold token, the distances of the nearest
-neighbors, and which of them say the gold token; any (k, temperature, knn_weight) is then a few array operations.
-Knows nothing of models or stores.
+For every dev token it is enough to know the model's probability of the right token, the distances of its neighbors, and
+which of them have that token. Each setting of the grid then takes a few array operations and no further search.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners.vanilla import Vanilla
-from lacuna.fitting.dev_pass import DevBatch, read_dev
+from lacuna.fitting.dev_pass import DevBatch, DevSet
+from lacuna.fitting.objective import Fitted
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
@@ -26,16 +28,18 @@ from lacuna.translator.memory import Memory
 KS = (1, 2, 4, 8, 16, 32, 64)
 TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(20))
+# Keeps the logarithm of a probability of 0 finite; and the exponential of such a loss.
+_MIN_P, _MAX_LOSS = 1e-300, 500.0
 
 
 @dataclass(frozen=True, slots=True)
 class DevRetrievals:
-    """What tuning needs of every dev token.
+    """Columns of the dev tokens that the grid search needs.
 
-    :param log_p_gold: The model's log-probability of the gold token: (tokens,).
-    :param distances: Squared, ascending, infinite where there is no neighbor: (tokens, k).
-    :param says_gold: Whether the neighbor's value is the gold token: (tokens, k).
-    :param weights: How many entries each neighbor stands for, where some were merged: (tokens, k).
+    :param log_p_gold: The model's log-probability of the right token: (tokens,).
+    :param distances: Squared L2, ascending; infinite for a missing neighbor: (tokens, k).
+    :param says_gold: Whether the neighbor's value is the right token: (tokens, k).
+    :param weights: Number of entries that each neighbor stands for, where some were merged: (tokens, k).
     """
 
     log_p_gold: NDArray[np.float32]
@@ -46,33 +50,136 @@ class DevRetrievals:
 
 @dataclass(frozen=True, slots=True)
 class VanillaTrial:
-    """One setting and the dev perplexity it gives."""
+    """One setting and its dev perplexity."""
 
     combiner: Vanilla
     perplexity: float
 
 
-def tune_vanilla(
+@dataclass(frozen=True, slots=True)
+class GridSearch:
+    """Result of a grid search on a dev set.
+
+    :param trials: Every setting, best first.
+    :param model_perplexity: Dev perplexity of the model alone.
+    :param collecting: Seconds for the dev pass.
+    :param learning: Seconds for the grid.
+    """
+
+    trials: list[VanillaTrial]
+    model_perplexity: float
+    collecting: float
+    learning: float
+
+
+@dataclass(frozen=True, slots=True)
+class FitVanilla:
+    """Takes the best setting of the grid, by perplexity of the whole dev set.
+
+    :param k: The only k to try; without it, powers of 2 up to 64.
+    :param temperature: The only temperature to try; without it, 1 to 1000.
+    """
+
+    name: ClassVar[str] = "vanilla"
+    k: int | None = None
+    temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        Vanilla(**given)  # only for its checks
+
+    def fit(
+        self, model: Model, memories: Sequence[Memory], dev: DevSet, *, seed: int = 1, progress: Progress = SILENT
+    ) -> Fitted:
+        """Fit vanilla; nothing is random, so the seed has no effect."""
+        found = self.search(model, memories, dev, progress=progress)
+        best = found.trials[0]
+        return Fitted(
+            best.combiner,
+            best.perplexity,
+            found.model_perplexity,
+            found.collecting,
+            found.learning,
+            dev.skipped(model),
+        )
+
+    def search(
+        self, model: Model, memories: Sequence[Memory], dev: DevSet, *, progress: Progress = SILENT
+    ) -> GridSearch:
+        """Run the dev pass and try every setting of the grid."""
+        started = time.monotonic()
+        ks = KS if self.k is None else (self.k,)
+        temperatures = TEMPERATURES if self.temperature is None else (self.temperature,)
+        retrievals = collect_retrievals(model, memories, dev, max(ks), progress=progress)
+        collected = time.monotonic()
+        trials = search_grid(retrievals, ks, temperatures)
+        alone = math.exp(-float(retrievals.log_p_gold.mean(dtype=np.float64)))
+        return GridSearch(trials, alone, collected - started, time.monotonic() - collected)
+
+
+def tune(
+    model: Model, memories: Sequence[Memory], dev: DevSet | Iterable[SentencePair], *, progress: Progress = SILENT
+) -> list[VanillaTrial]:
+    """Return every setting of the grid of :class:`FitVanilla` with its dev perplexity, best first.
+
+    :param dev: Held-out pairs; a :class:`DevSet` reuses its pass over the model.
+    """
+    return FitVanilla().search(model, memories, DevSet.of(dev), progress=progress).trials
+
+
+def collect_retrievals(
+    model: Model, memories: Sequence[Memory], dev: DevSet, k: int = max(KS), *, progress: Progress = SILENT
+) -> DevRetrievals:
+    """Run the dev pass and keep the columns that the grid search needs."""
+    parts = [retrieval_columns(batch) for batch in dev.retrieve(model, memories, k, progress=progress)]
+    return DevRetrievals(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def retrieval_columns(batch: DevBatch) -> tuple[NDArray[Any], ...]:
+    """Return the columns of :class:`DevRetrievals` for the tokens of a batch."""
+    found = batch.found.neighbors
+    weights = torch.zeros(found.values.shape) if found.log_weights is None else found.log_weights
+    says_gold = found.values.cpu() == batch.gold[:, None]
+    columns = (batch.outputs.log_p_gold, found.distances, says_gold, weights.exp())
+    return tuple(column.cpu().numpy() for column in columns)
+
+
+def search_grid(
     dev: DevRetrievals,
     ks: Sequence[int] = KS,
     temperatures: Sequence[float] = TEMPERATURES,
     weights: Sequence[float] = WEIGHTS,
 ) -> list[VanillaTrial]:
-    """Return a trial for every setting, best first; equal ones in the order of the grid."""
-    p_model = np.exp(dev.log_p_gold.astype(np.float64))
+    """Return a trial for every setting, best first; ties stay in the order of the grid."""
+    p_model = _model_probability(dev)
     trials: list[VanillaTrial] = []
     for k, temperature in product((k for k in ks if k <= max(1, dev.distances.shape[1])), temperatures):
-        p_memory, has_any = memory_probability(dev, k, temperature)
+        p_memory, has_any = _memory_probability(dev, k, temperature)
         for weight in weights:
-            share = weight * has_any
-            p_gold = (1 - share) * p_model + share * p_memory
-            loss = -np.log(np.maximum(p_gold, 1e-300)).mean()
-            trials.append(VanillaTrial(Vanilla(k, weight, temperature), float(np.exp(min(loss, 500.0)))))
+            loss = -_interpolate(p_model, p_memory, weight * has_any).mean()
+            trials.append(VanillaTrial(Vanilla(k, weight, temperature), float(np.exp(min(loss, _MAX_LOSS)))))
     return sorted(trials, key=lambda trial: trial.perplexity)
 
 
-def memory_probability(dev: DevRetrievals, k: int, temperature: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return p_kNN of the gold tokens, and which tokens have any neighbor at all."""
+def gold_log_p(dev: DevRetrievals, combiner: Vanilla) -> NDArray[np.float64]:
+    """Return the log-probability that the model with a combiner gives to the right tokens: (tokens,)."""
+    p_memory, has_any = _memory_probability(dev, combiner.k, combiner.temperature)
+    return _interpolate(_model_probability(dev), p_memory, combiner.knn_weight * has_any)
+
+
+def _interpolate(p_model: NDArray[Any], p_memory: NDArray[Any], share: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the log of the interpolated probability, with this share of the memory for each token: (tokens,)."""
+    return np.asarray(np.log(np.maximum((1 - share) * p_model + share * p_memory, _MIN_P)), dtype=np.float64)
+
+
+def _model_probability(dev: DevRetrievals) -> NDArray[np.float64]:
+    return np.exp(dev.log_p_gold.astype(np.float64))
+
+
+def _memory_probability(
+    dev: DevRetrievals, k: int, temperature: float
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return p_kNN of the right tokens, and which tokens have any neighbor: (tokens,) each."""
     distances = dev.distances[:, :k].astype(np.float64)
     nearest = distances.min(axis=1, initial=np.inf)
     has_any = np.isfinite(nearest)
@@ -82,34 +189,3 @@ def memory_probability(dev: DevRetrievals, k: int, temperature: float) -> tuple[
     total = scores.sum(axis=1)
     said = (scores * dev.says_gold[:, :k]).sum(axis=1)
     return np.divide(said, total, out=np.zeros_like(said), where=total > 0), has_any
-
-
-def collect_retrievals(
-    model: Model,
-    memories: Sequence[Memory],
-    pairs: Iterable[SentencePair],
-    k: int = max(KS),
-    *,
-    batch_size: int = 32,
-    progress: Progress = SILENT,
-) -> DevRetrievals:
-    """Force-decode the pairs and look every target token up, keeping only what tuning needs."""
-    batches = read_dev(model, memories, pairs, k, batch_size=batch_size, progress=progress)
-    parts = [retrieval_columns(batch) for batch in batches]
-    return DevRetrievals(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def retrieval_columns(batch: DevBatch) -> tuple[NDArray[Any], ...]:
-    """Return the columns of :class:`DevRetrievals` for the tokens of a batch."""
-    found = batch.found.neighbors
-    weights = torch.zeros(found.values.shape) if found.log_weights is None else found.log_weights
-    says_gold = found.values.cpu() == batch.gold[:, None]
-    columns = (batch.forced.log_p_gold, found.distances, says_gold, weights.exp())
-    return tuple(column.cpu().numpy() for column in columns)
-
-
-def tune(
-    model: Model, memories: Sequence[Memory], pairs: Iterable[SentencePair], *, progress: Progress = SILENT
-) -> list[VanillaTrial]:
-    """Return every setting of the grid with its dev perplexity, best first."""
-    return tune_vanilla(collect_retrievals(model, memories, pairs, progress=progress))

@@ -1,9 +1,10 @@
-"""Finding the nearest keys of a store: exactly, or with the indexes of faiss."""
+"""Nearest-neighbor search over the keys of a store: exact, or with faiss."""
 
 from lacuna.index.base import KeyColumn, KeyStore, Neighborhood, VectorIndex
 from lacuna.index.building import IndexReport, build_index, open_index
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, use_threads
+from lacuna.index.filtered import FilteredIndex
 from lacuna.index.kinds import SearchSettings, choose_kind
 from lacuna.index.manifest import IndexManifest, read_manifest
 from lacuna.index.recall import RecallReport, measure_recall
@@ -11,6 +12,7 @@ from lacuna.index.recall import RecallReport, measure_recall
 __all__ = [
     "ExactIndex",
     "FaissIndex",
+    "FilteredIndex",
     "IndexManifest",
     "IndexReport",
     "KeyColumn",

@@ -1,7 +1,7 @@
-"""Making the index of a store, and opening it.
+"""Building and opening the index of a store.
 
-An index lives in ``STORE/index``. Its data file is named by its own hash and is whole before the manifest names it,
-so a build that dies at any moment leaves the earlier index as it was. Knows nothing of how an index searches.
+An index is in ``STORE/index``. Its data file is named by its hash and complete before the manifest names it, so an
+interrupted build leaves the earlier index unchanged. Knows nothing of how an index searches.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from lacuna.index.manifest import (
 )
 from lacuna.progress import SILENT, Progress
 
-# Below this many training keys per list or code word, faiss calls the result poor.
+# faiss recommends at least this many training keys per list.
 _ENOUGH_PER_LIST = 39
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What was built.
+    """A finished index.
 
+    :param index: The index, ready to search.
     :param path: The folder of the index.
-    :param seconds: How long it took.
+    :param seconds: Duration of the build.
     """
 
+    index: VectorIndex
     path: Path
     manifest: IndexManifest
     seconds: float
@@ -65,40 +67,44 @@ def build_index(
     kind: str = AUTO,
     *,
     seed: int = 1,
-    probes: int | None = None,
-    ef: int | None = None,
+    nprobe: int | None = None,
+    ef_search: int | None = None,
     rerank: int | None = None,
     training_rows: int | None = None,
     progress: Progress = SILENT,
 ) -> IndexReport:
-    """Make the index of a store, in place of an earlier one.
+    """Build the index of a store and replace an earlier one.
 
     :param kind: ``auto`` (chosen by size), ``exact``, or a faiss factory string such as ``IVF4096,PQ64``.
-    :param seed: Decides the training sample and all chance inside faiss.
-    :param probes: Lists read for each query, where the kind has lists.
-    :param ef: Candidates kept on a walk, where the kind is a graph.
-    :param rerank: Candidates per neighbor whose true distances are computed from the keys; 0 for none.
-    :param training_rows: Keys drawn for training, where the kind is trained.
+    :param seed: Seed of the training sample and of faiss.
+    :param nprobe: Lists read for each query (IVF kinds).
+    :param ef_search: Size of the candidate list (HNSW kinds).
+    :param rerank: Candidates per neighbor that are re-ranked; 0 for none.
+    :param training_rows: Number of training keys, for kinds that are trained.
     """
     started = time.monotonic()
     check_seed(seed)
     identity = store_identity(store)
     rows, dimension = store.keys.rows, store.keys.dimension
     choice = choose_kind(kind, rows, dimension)
-    settings = search_settings(choice.kind, probes, ef, rerank)
+    settings = search_settings(choice.kind, nprobe, ef_search, rerank)
     folder, trained, data = store.path / FOLDER, 0, None
     _check_place(folder)
-    if not choice.kind.is_exact:
-        index, trained = make_index(store, choice.kind, seed, training_rows, progress)
+    index: VectorIndex
+    if choice.kind.is_exact:
+        index = ExactIndex(store)
+    else:
+        made, trained = make_index(store, choice.kind, seed, training_rows, progress)
         with _writing(folder):
-            data = _write_data(folder, index)
+            data = _write_data(folder, made)
+        index = FaissIndex(made, store, choice.kind, settings)
     manifest = IndexManifest(
         asked=kind,
         kind=choice.kind.name,
         why=choice.why,
         seed=seed,
-        probes=settings.probes,
-        ef=settings.ef,
+        probes=settings.nprobe,
+        ef=settings.ef_search,
         rerank=settings.rerank,
         rows=rows,
         dimension=dimension,
@@ -110,24 +116,24 @@ def build_index(
     with _writing(folder):
         write_manifest(store, manifest)
         _remove_earlier(folder, data)
-    return IndexReport(folder, manifest, time.monotonic() - started)
+    return IndexReport(index, folder, manifest, time.monotonic() - started)
 
 
 def open_index(
-    store: KeyStore, *, probes: int | None = None, ef: int | None = None, rerank: int | None = None
+    store: KeyStore, *, nprobe: int | None = None, ef_search: int | None = None, rerank: int | None = None
 ) -> VectorIndex:
-    """Open the index of a store; what is not given here is as it was built.
+    """Open the index of a store. Search settings that are not given are those of the build.
 
-    :param probes: Lists read for each query.
-    :param ef: Candidates kept on a walk through the graph.
-    :param rerank: Candidates per neighbor whose true distances are computed from the keys; 0 for none.
+    :param nprobe: Lists read for each query (IVF kinds).
+    :param ef_search: Size of the candidate list (HNSW kinds).
+    :param rerank: Candidates per neighbor that are re-ranked; 0 for none.
     """
     manifest = read_manifest(store)
     kind = choose_kind(manifest.kind, manifest.rows, manifest.dimension).kind
     settings = search_settings(
         kind,
-        manifest.probes if probes is None else probes,
-        manifest.ef if ef is None else ef,
+        manifest.probes if nprobe is None else nprobe,
+        manifest.ef if ef_search is None else ef_search,
         manifest.rerank if rerank is None else rerank,
     )
     if manifest.data is None:
@@ -136,7 +142,7 @@ def open_index(
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse what cannot be written before the slow work, not after it."""
+    """Check that the folder can be written, before the slow work starts."""
     place = folder if folder.exists() else folder.parent
     if not place.is_dir() or not os.access(place, os.W_OK):
         raise _unwritable(folder, "permission is missing" if place.is_dir() else "it is not a folder")
@@ -144,7 +150,7 @@ def _check_place(folder: Path) -> None:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Turn a failure to write into an error that names the folder."""
+    """Convert write errors to errors that name the folder."""
     try:
         yield
     except OSError as error:
@@ -152,7 +158,9 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _unwritable(folder: Path, reason: str | None) -> IndexingError:
-    return IndexingError(f"{folder}: cannot be written ({reason}); free space, mend the permissions or move it away")
+    return IndexingError(
+        f"{folder}: cannot be written ({reason}); free space, fix the permissions, or move the folder away"
+    )
 
 
 def _write_data(folder: Path, index: Any) -> DataFile:  # noqa: ANN401 - faiss has no types
@@ -171,7 +179,7 @@ def _write_data(folder: Path, index: Any) -> DataFile:  # noqa: ANN401 - faiss h
 
 
 def _remove_earlier(folder: Path, data: DataFile | None) -> None:
-    """Remove the data of the index before, and what a build that was killed could not take away."""
+    """Remove the data of the earlier index and of killed builds."""
     for path in [*folder.glob("index-*.faiss"), *folder.glob(".building-*.tmp")]:
         if data is None or path.name != data.file:
             path.unlink(missing_ok=True)
@@ -180,7 +188,7 @@ def _remove_earlier(folder: Path, data: DataFile | None) -> None:
 def _notes(kind: IndexKind, trained: int) -> tuple[str, ...]:
     if kind.lists and trained < _ENOUGH_PER_LIST * kind.lists:
         return (
-            f"{trained:,} training keys for {kind.lists:,} lists, faiss advises "
-            f"{_ENOUGH_PER_LIST * kind.lists:,}; fewer lists would be better trained",
+            f"{trained:,} training keys for {kind.lists:,} lists, faiss recommends "
+            f"{_ENOUGH_PER_LIST * kind.lists:,}; use fewer lists",
         )
     return ()

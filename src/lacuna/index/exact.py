@@ -1,9 +1,9 @@
-"""Exact search: matrix products over centered keys, and a proof for each query that nothing was missed.
+"""Exact search with matrix products over centered keys.
 
-A product of float32 matrices rounds, so it only proposes candidates (some more than asked for); their distances
-are then computed from the float16 keys by difference. Rounding is bounded, so for each query one can tell whether
-a key outside the candidates could still belong to the answer. If so (many equal or nearly equal keys), a second
-pass takes every key that the bound does not rule out. Knows nothing of files: the store hands it the keys.
+A product of float32 matrices rounds, so it only proposes candidates, a few more than requested. Their distances are
+then computed from the float16 keys in float64. The rounding error has a bound, which shows for each query whether a
+key outside the candidates could be one of the neighbors. If so (many equal or nearly equal keys), a second pass
+compares all keys that the bound does not rule out. Knows nothing of files.
 """
 
 from __future__ import annotations
@@ -17,34 +17,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.index.base import (
-    KeyColumn,
-    KeyStore,
-    Neighborhood,
-    check_queries,
-    empty_neighborhood,
-    nearest,
-    pair_distances,
-    true_distances,
-)
+from lacuna.index.base import KeyColumn, KeyStore, Neighborhood, check_queries
+from lacuna.index.distances import EPSILON, empty_neighborhood, nearest, sum_error, true_distances
 
-_FAISS: Any = faiss  # the types it declares, where it does, leave out much of what it has
+_FAISS: Any = faiss  # its type stubs are incomplete
 
 CACHE_BYTES = 1 << 30
 
 _BLOCK = 16_384  # keys multiplied at once
 _BATCH = 512  # queries multiplied at once: with _BLOCK, 32 MiB of scores
 _FEW = 4  # below this many queries a matrix product is slower than one scan per query
-_PAIRS = 8_192  # pairs re-computed at once in the second pass
-_EPSILON = float(np.finfo(np.float32).eps)
+# Distances are returned as float32: a radius may be too small by this factor.
+_RADIUS = 1 + 2 * EPSILON
 
 
 class ExactIndex:
-    """Finds the true nearest keys, ties by id.
+    """Compares a query with every key.
 
     :param store: The store whose keys are searched.
-    :param cache_bytes: Keys are kept in memory as centered float32 if they fit into this; larger stores are read
-        from disk (as a rule from the page cache) and centered again at every search.
+    :param cache_bytes: Keys are kept in memory as centered float32 if they fit into this size. Larger stores are read
+        from disk (usually from the page cache) and centered at every search.
     """
 
     kind = "exact"
@@ -58,7 +50,7 @@ class ExactIndex:
 
     @property
     def size(self) -> int:
-        """How many keys it searches."""
+        """Number of keys."""
         return self._keys.rows
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
@@ -80,7 +72,7 @@ class ExactIndex:
     def _candidates(
         self, centered: NDArray[np.float32], count: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], float]:
-        """Return the best scores and their ids per query, and the largest norm of any key."""
+        """Return the best scores of each query, their ids, and the largest norm of any key."""
         best = np.full((len(centered), count), -np.inf, np.float32)
         ids = np.full((len(centered), count), -1, np.int64)
         longest = 0.0
@@ -103,36 +95,27 @@ class ExactIndex:
         longest: float,
         k: int,
     ) -> Neighborhood:
-        """Take every key that may be as near as ``radius``, and order those by their true distances."""
+        """Search all keys that may be as near as ``radius``."""
         lengths = _squared_lengths(centered)
-        least = (lengths - radius * (1 + 2 * _EPSILON)) / 2 - _error(centered, longest)
+        least = (lengths - radius * _RADIUS) / 2 - _error(centered, longest)
         best = empty_neighborhood(len(queries), k)
         for first, block in self._blocks():
             for start in range(0, len(queries), _BATCH):
                 part = slice(start, start + _BATCH)
                 hits = _scores(centered[part], block) >= least[part, None]
                 for query in np.flatnonzero(hits.any(axis=1)):
-                    ids = first + np.flatnonzero(hits[query])
-                    one = self._merge(best, int(query) + start, queries, ids)
-                    best.distances[query + start], best.ids[query + start] = one
+                    row = slice(start + query, start + query + 1)
+                    ids = first + np.flatnonzero(hits[query])[None]
+                    distances = true_distances(self._keys, queries[row], ids)
+                    best.distances[row], best.ids[row] = nearest(
+                        np.concatenate([best.distances[row], distances], axis=1),
+                        np.concatenate([best.ids[row], ids], axis=1),
+                        k,
+                    )
         return best
 
-    def _merge(
-        self, best: Neighborhood, query: int, queries: NDArray[np.float32], ids: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Bring more keys into the answer to one query."""
-        distances, kept = best.distances[query : query + 1], best.ids[query : query + 1]
-        k = kept.shape[1]
-        for start in range(0, len(ids), _PAIRS):
-            some = ids[start : start + _PAIRS]
-            far = pair_distances(self._keys, queries, np.full(len(some), query), some)
-            distances, kept = nearest(
-                np.concatenate([distances, far[None]], axis=1), np.concatenate([kept, some[None]], axis=1), k
-            )
-        return distances[0], kept[0]
-
     def _blocks(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Go through the centered keys, each with minus half its squared length as one more number."""
+        """Iterate over the centered keys, each extended by minus half its squared length."""
         if not self._caching:
             for first, block in self._keys.blocks(_BLOCK):
                 yield first, _with_half_length(block, self._mean)
@@ -164,9 +147,9 @@ def _with_half_length(block: NDArray[np.float16], mean: NDArray[np.float32]) -> 
 
 
 def _scores(queries: NDArray[np.float32], block: NDArray[np.float32]) -> NDArray[np.float32]:  # (queries, keys)
-    """Compute q.y - |y|^2/2, the larger the nearer, since |q - y|^2 = |q|^2 - 2 (q.y - |y|^2/2)."""
+    """Compute q.y - |y|^2/2, larger for nearer keys, since |q - y|^2 = |q|^2 - 2 (q.y - |y|^2/2)."""
     if len(queries) >= _FEW:
-        # Not numpy's product: its threads are one lot for all who ask, torch's as many as each thread may use.
+        # NumPy's BLAS shares one thread pool among all callers; torch's thread count is set for each thread.
         return (torch.from_numpy(queries) @ torch.from_numpy(block).T).numpy()
     scores = np.empty((len(queries), len(block)), np.float32)
     for query, line in zip(queries, scores, strict=True):
@@ -182,14 +165,13 @@ def _squared_lengths(centered: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _error(centered: NDArray[np.float32], longest: float) -> NDArray[np.float64]:
-    """Bound the rounding of a score, whatever the order in which its terms are summed (Higham 2002, section 3.1)."""
-    terms = centered.shape[1] + 8
-    return np.asarray(terms * _EPSILON * (np.sqrt(_squared_lengths(centered)) * longest + longest**2))
+    """Bound the rounding error of a score."""
+    return np.asarray(sum_error(centered.shape[1]) * (np.sqrt(_squared_lengths(centered)) * longest + longest**2))
 
 
 def _doubtful(
     centered: NDArray[np.float32], worst: NDArray[np.float32], radius: NDArray[np.float32], longest: float
 ) -> NDArray[np.bool_]:
-    """Tell for which queries a key outside the candidates may be as near as ``radius``."""
+    """Return for which queries a key outside the candidates may be as near as ``radius``."""
     nearest_outside = _squared_lengths(centered) - 2 * (worst + _error(centered, longest))
-    return np.asarray(nearest_outside <= radius * (1 + 2 * _EPSILON))
+    return np.asarray(nearest_outside <= radius * _RADIUS)

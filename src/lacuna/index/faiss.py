@@ -1,8 +1,8 @@
-"""Indexes of the faiss library, by factory string: training, filling and searching them.
+"""faiss indexes by factory string: training, filling and searching. Also k-means.
 
-Keys go in centered, in the order of the store, so that an id is a row number for ever; nothing is removed from an
-index (faiss renumbers some kinds when asked to). Where the codes are lossy, the true distances of more candidates
-than asked for are computed from the keys on disk. Knows nothing of files, manifests or the choice of a kind.
+Keys are centered and added in the order of the store, so an id is a row number. Nothing is ever removed from an index,
+because faiss renumbers some kinds on removal. Where codes are lossy, candidates are re-ranked by the keys on disk.
+Knows nothing of manifests or of the choice of a kind.
 """
 
 from __future__ import annotations
@@ -18,35 +18,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.errors import IndexingError
-from lacuna.index.base import (
-    KeyStore,
-    Neighborhood,
-    check_queries,
-    empty_neighborhood,
-    nearest,
-    true_distances,
-)
+from lacuna.index.base import KeyStore, Neighborhood, check_queries
+from lacuna.index.distances import empty_neighborhood, nearest, true_distances
 from lacuna.index.kinds import IndexKind, SearchSettings, unknown_kind
 from lacuna.progress import SILENT, Progress
 
-_FAISS: Any = faiss  # the types it declares, where it does, leave out much of what it has
+_FAISS: Any = faiss  # its type stubs are incomplete
 
 _BLOCK_ELEMENTS = 1 << 24  # of float32 keys added at once: 64 MiB
 
-# faiss has one such setting for the whole process. While any work of ours runs it is ours; what it was before is
-# put back when the last one ends. Other users of faiss in the process only see a change of speed.
+# faiss has one threshold for the whole process. We lower it while any of our calls runs and restore it after the last
+# one. Other users of faiss in the process only see a change of speed.
 _threshold_lock = Lock()
 _threshold_users = 0
 _threshold_before = 0
 
 
 class FaissIndex:
-    """Searches a faiss index and orders what it finds.
+    """Searches a faiss index, re-ranks candidates, and breaks ties by id.
 
-    :param index: A filled index whose ids are row numbers; its search settings are set here, once.
-    :param store: The store the keys came from.
-    :param kind: What it is.
-    :param settings: How it is searched.
+    :param index: A filled index whose ids are row numbers; the constructor applies ``settings`` to it.
+    :param store: The store that the keys come from.
     """
 
     def __init__(self, index: Any, store: KeyStore, kind: IndexKind, settings: SearchSettings) -> None:  # noqa: ANN401
@@ -56,11 +48,11 @@ class FaissIndex:
         self._kind = kind
         self.settings = settings
         space = _FAISS.ParameterSpace()
-        if settings.probes is not None:
-            space.set_index_parameter(index, "nprobe", settings.probes)
-        if settings.ef is not None:
-            space.set_index_parameter(index, "efSearch", settings.ef)
-        # Some kinds rank anew by what they hold themselves, others by the keys on disk.
+        if settings.nprobe is not None:
+            space.set_index_parameter(index, "nprobe", settings.nprobe)
+        if settings.ef_search is not None:
+            space.set_index_parameter(index, "efSearch", settings.ef_search)
+        # Kinds with Refine re-rank by the keys they store, others by the keys on disk.
         self._rerank = 0 if kind.refines else settings.rerank
         if kind.refines:
             index.k_factor = settings.rerank
@@ -72,11 +64,11 @@ class FaissIndex:
 
     @property
     def size(self) -> int:
-        """How many keys it holds."""
+        """Number of keys."""
         return int(self._index.ntotal)
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
-        """Find about the ``k`` nearest keys of each query; shape (queries, dimension)."""
+        """Find approximately the ``k`` nearest keys of each query; shape (queries, dimension)."""
         queries = check_queries(queries, k, self._keys.dimension)
         if not len(queries) or not self.size:
             return empty_neighborhood(len(queries), k)
@@ -86,7 +78,7 @@ class FaissIndex:
         if self._rerank:
             distances = true_distances(self._keys, queries, ids)
         else:
-            # Expanded squares and half-precision tables can come out below zero.
+            # Rounding can make distances negative.
             distances = np.where(ids < 0, np.float32(np.inf), np.maximum(distances, np.float32(0)))
         return nearest(distances, ids, k)
 
@@ -94,11 +86,11 @@ class FaissIndex:
 def make_index(
     store: KeyStore, kind: IndexKind, seed: int, training_rows: int | None, progress: Progress = SILENT
 ) -> tuple[Any, int]:
-    """Train and fill a faiss index with the keys of a store; return it, and how many keys it was trained on.
+    """Train and fill a faiss index with the keys of a store; return it, and the number of training keys.
 
-    :param seed: Decides the training sample, the k-means and the levels of a graph. With one thread the same seed
+    :param seed: Seed of the training sample, of k-means and of the levels of a graph. With one thread the same seed
         gives the same bytes; graphs that several threads fill differ from run to run.
-    :param training_rows: Keys to draw for training; None takes what suits the kind.
+    :param training_rows: Number of training keys; by default, that of the kind.
     """
     rows, dimension = store.keys.rows, store.keys.dimension
     if kind.lists > rows:
@@ -122,15 +114,33 @@ def make_index(
 
 
 def use_threads(count: int) -> None:
-    """Let faiss use so many threads for the work that the calling thread gives it (OpenMP counts per thread)."""
+    """Set the number of threads that faiss uses for calls from this thread (an OpenMP setting per thread)."""
     if count < 1:
         raise IndexingError(f"threads: got {count}; allowed: 1 or more")
     _FAISS.omp_set_num_threads(count)
 
 
+def find_centroids(vectors: NDArray[np.float32], count: int, *, seed: int, iterations: int) -> NDArray[np.float32]:
+    """Cluster vectors by k-means; the same seed and number of threads give the same centroids.
+
+    :param vectors: All are used for training, at least ``count``. # (n, dimension)
+    """
+    kmeans = _FAISS.Kmeans(
+        vectors.shape[1],
+        count,
+        niter=iterations,
+        seed=seed,
+        min_points_per_centroid=1,  # silences a warning
+        max_points_per_centroid=len(vectors),
+    )
+    with _matrix_products(vectors.shape[1]), _own_errors(f"k-means with {count:,} centroids"):
+        kmeans.train(vectors)
+    return np.asarray(kmeans.centroids, dtype=np.float32)
+
+
 def read_faiss(path: str) -> Any:  # noqa: ANN401 - faiss has no types
-    """Read an index file whose content has been checked."""
-    with _own_errors(f"reading {path}", "make the index again with lacuna index, or free memory"):
+    """Read an index file; the caller has checked its hash."""
+    with _own_errors(f"reading {path}", "build the index again with lacuna index, or free memory"):
         return _FAISS.read_index(path)
 
 
@@ -147,7 +157,7 @@ def _from_factory(kind: IndexKind, dimension: int) -> Any:  # noqa: ANN401
         if "multiple of the number of subquantizers" in str(error):
             why = f"but its number of codes must divide the dimension, {dimension}"
         else:
-            why = f"which faiss cannot make for keys of {dimension} numbers"
+            why = f"which faiss cannot build for {dimension}-dimensional keys"
         raise unknown_kind(kind.name, why) from error
 
 
@@ -159,7 +169,7 @@ def _train(
     training_rows: int | None,
     progress: Progress,
 ) -> int:
-    """Train on a sample drawn from all rows: the first rows of a store are one document, not the domain."""
+    """Train on a random sample of all rows; the first rows alone may come from one document."""
     count = min(store.keys.rows, kind.training_rows if training_rows is None else training_rows)
     if count < max(1, kind.lists):
         raise IndexingError(
@@ -178,10 +188,10 @@ def _train(
 
 
 def _prepare(index: Any, seed: int) -> None:  # noqa: ANN401
-    """Seed every source of chance inside an index, and silence faiss about small samples (the report tells).
+    """Seed all random generators of an index, and silence warnings about small samples (the report has a note).
 
-    The factory also turns on polysemous training, which takes three seconds for each of the codes of ``PQ64`` and
-    only orders code words for a filter that no search of ours uses; distances are the same without it.
+    The factory also enables polysemous training. It takes three seconds for each code of ``PQ64`` and only serves a
+    filter that we do not use; distances are the same without it.
     """
     if hasattr(index, "do_polysemous_training"):
         index.do_polysemous_training = False
@@ -200,9 +210,9 @@ def _prepare(index: Any, seed: int) -> None:  # noqa: ANN401
 
 @contextmanager
 def _matrix_products(dimension: int) -> Iterator[None]:
-    """Make faiss use matrix products from three queries on.
+    """Make faiss use matrix products for three queries or more.
 
-    Since 1.15 it waits for 128,000 / dimension queries, eight times slower for the batches of a decoder.
+    Since 1.15 it does so from 128,000 / dimension queries on only, which is eight times slower for decoding batches.
     """
     global _threshold_users, _threshold_before
     with _threshold_lock:
@@ -221,7 +231,7 @@ def _matrix_products(dimension: int) -> Iterator[None]:
 
 @contextmanager
 def _own_errors(what: str, way_out: str = "use --kind exact or another kind") -> Iterator[None]:
-    """Turn what faiss throws into one line of ours."""
+    """Convert exceptions of faiss to one-line errors."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -1,6 +1,6 @@
-"""Kinds of index: which are known, which suits a store, and how each is searched unless told otherwise.
+"""Kinds of index: parsing their names, choosing one by the size of a store, and their default search settings.
 
-Text in, settings out: this module opens no store and builds nothing.
+Opens no store and builds nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +19,12 @@ FORMS = (
     '"IVF4096,PQ64", "IVF256,Flat" or "Flat"'
 )
 
-# Numbers in all keys together: from 8,000 keys of 256 on, comparing with all of them takes longer than an index.
+# Rows times dimension: from 8,000 256-dimensional keys on, exact search is slower than an index.
 EXACT_BELOW = 8_000 * 256
-_PROBES = 32
-# Where candidates are ranked anew in memory, codes lose so little that reading more lists is what costs: on states of a
-# decoder, these find 94 to 95 % of the neighbors, and 6 probes so few that BLEU falls.
-_PROBES_REFINED = 12
-# Of an entry in a list: its row number.
+# Size of a row number in an IVF list.
 _ID_BYTES = 8
 
-# Above these, faiss takes minutes or all memory before it fails; no store is served by them.
+# Above these, faiss takes minutes or all memory before it fails.
 _MOST_LINKS = 512
 _MOST_BITS = 12
 _PAPER = re.compile(r"IVF[0-9]+k?,PQ[0-9]+(x8)?(np)?")
@@ -40,17 +36,53 @@ _REDUCED = re.compile(r"PCA|OPQ|ITQ|Pad|RR\d|SQfp16|SQ|PQ|RaBitQ|LSH|RQ|AQ|LSQ|Z
 _BARRED = {
     "IDMap": "ids are the row numbers of the store already",
     "L2norm": "it changes the distances",
-    "NSG": "it cannot be filled block by block; HNSW32 is as quick",
+    "NSG": "it cannot be filled block by block; HNSW32 is as fast",
 }
 
 
 @dataclass(frozen=True, slots=True)
+class SearchDefaults:
+    """Default search settings by kind of index.
+
+    :param nprobe: IVF kinds.
+    :param nprobe_refine: IVF kinds with ``Refine``. Re-ranking in memory loses so little that reading more lists is
+        the main cost: with decoder states as queries, 12 lists find 94 to 95 % of the neighbors; with 6, BLEU drops.
+    :param ef_search: HNSW kinds.
+    :param rerank: Kinds with lossy codes.
+    :param rerank_sq: Kinds whose only codes are scalar-quantized (``SQ8``), which lose less.
+    """
+
+    nprobe: int = 32
+    nprobe_refine: int = 12
+    ef_search: int = 48
+    rerank: int = 8
+    rerank_sq: int = 2
+
+
+_DEFAULTS = SearchDefaults()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How an index is searched; settings that do not apply to its kind are None.
+
+    :param nprobe: IVF lists that are read for each query.
+    :param ef_search: Size of the candidate list of an HNSW search.
+    :param rerank: Candidates per neighbor that are re-ranked by better distances; 0 for none.
+    """
+
+    nprobe: int | None = None
+    ef_search: int | None = None
+    rerank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class IndexKind:
-    """A kind of index, read from its name.
+    """A kind of index, parsed from its name.
 
     :param name: ``exact``, or the faiss factory string.
-    :param lists: Inverted lists, 0 if it has none.
-    :param graph: Whether keys are found by walking a graph.
+    :param lists: Number of IVF lists, 0 if there are none.
+    :param graph: Whether it is an HNSW graph.
     """
 
     name: str
@@ -59,124 +91,107 @@ class IndexKind:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it needs no data of its own."""
+        """Whether it is exact search, which needs no index file."""
         return self.name == EXACT
 
     @property
     def is_paper(self) -> bool:
-        """Whether it is inverted lists with product codes and nothing else, as kNN-MT papers use it."""
+        """Whether it is IVF with product quantization and nothing else, as in kNN-MT papers."""
         return _PAPER.fullmatch(self.name) is not None
 
     @property
     def refines(self) -> bool:
-        """Whether the index holds a second, better form of the keys, by which it ranks candidates anew itself."""
+        """Whether the index stores a second, better copy of the keys and re-ranks candidates itself."""
         return _REFINED.search(self.name) is not None
 
     @property
-    def probes(self) -> int | None:
-        """Lists to read for each query, None where there are none."""
-        return min(_PROBES_REFINED if self.refines else _PROBES, self.lists) or None
-
-    @property
     def training_rows(self) -> int:
-        """Keys to draw for training, where there are that many.
+        """Number of keys to train on, if the store has that many.
 
-        Papers draw a million for 4096 lists, 256 each; 64 each give nearly the same lists in a quarter of the
-        time (faiss itself asks for 39 to 256). Code books want 65,536: 256 for each of 256 words.
+        Papers train on a million keys for 4096 lists, 256 per list; 64 per list give nearly the same lists in a
+        quarter of the time (faiss recommends 39 to 256). Product quantization gets 65,536: 256 for each of 256
+        centroids.
         """
         return max(65_536, (256 if self.is_paper else 64) * self.lists)
 
     @property
-    def rerank(self) -> int:
-        """Candidates per neighbor whose distances are computed anew, 0 for none.
+    def defaults(self) -> SearchSettings:
+        """The search settings of this kind, unless others are given.
 
-        Half-precision codes of centered keys round each distance by less than a thousandth: nothing to mend.
+        Half-precision codes of centered keys change a distance by less than 0.1 %, so they need no re-ranking.
         """
-        if self.is_exact or self.is_paper:
-            return 0
-        if self.refines:
-            return 8
-        reduced = set(_REDUCED.findall(self.name)) - {"SQfp16"}
-        if not reduced:
-            return 0
-        return 2 if reduced == {"SQ"} else 8
+        nprobe = min(_DEFAULTS.nprobe_refine if self.refines else _DEFAULTS.nprobe, self.lists)
+        lossy = set(_REDUCED.findall(self.name)) - {"SQfp16"}
+        if self.is_exact or self.is_paper or not (lossy or self.refines):
+            rerank = 0
+        else:
+            rerank = _DEFAULTS.rerank_sq if lossy == {"SQ"} and not self.refines else _DEFAULTS.rerank
+        return SearchSettings(nprobe or None, _DEFAULTS.ef_search if self.graph else None, rerank)
 
 
 @dataclass(frozen=True, slots=True)
 class KindChoice:
-    """A kind and why it was chosen."""
+    """A kind, and the reason for choosing it."""
 
     kind: IndexKind
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
-    """How an index is searched; what does not apply to its kind is None.
-
-    :param probes: Inverted lists that are read for each query.
-    :param ef: Candidates that a walk through the graph keeps.
-    :param rerank: So many candidates per neighbor get their true distance from the keys; 0 takes the index's word.
-    """
-
-    probes: int | None = None
-    ef: int | None = None
-    rerank: int = 0
-
-
 def choose_kind(asked: str, rows: int, dimension: int, memory: int | None = None) -> KindChoice:
-    """Read a kind, or choose one by the size of the store (``auto``).
+    """Parse a kind, or choose one by the size of the store (``auto``).
 
-    :param memory: Bytes of memory of the machine; without it, those this machine has.
+    :param memory: Memory of the machine in bytes; by default, of this machine.
     """
     if asked.lower() == EXACT:
         return KindChoice(IndexKind(EXACT), "asked for")
     if asked.lower() != AUTO:
         return KindChoice(_read_factory(asked), "asked for")
     if rows * dimension < EXACT_BELOW:
-        return KindChoice(IndexKind(EXACT), f"{rows:,} entries: exact search is quick enough")
+        return KindChoice(IndexKind(EXACT), f"{rows:,} entries: exact search is fast enough")
     memory = _physical_memory() if memory is None else memory
-    # The directions in which keys differ least say next to nothing of who is near, and are left out of the codes;
-    # candidates are ranked by whole keys. Two directions share a code.
+    # The last principal components hardly change the order of neighbors, so the codes omit them; candidates are
+    # re-ranked by whole keys. One code covers two components.
     codes = max(1, 5 * dimension // 16)
     needed = rows * (2 * dimension + codes // 2 + _ID_BYTES)
     if needed <= memory / 2:
         lists = round(math.sqrt(rows))
-        why = (
-            f"{rows:,} entries: short codes, and half-precision keys to rank by, in memory ({needed / 2**20:,.0f} MiB)"
-        )
+        why = f"{rows:,} entries: short codes, re-ranked by half-precision keys in memory ({needed / 2**20:,.0f} MiB)"
         return KindChoice(IndexKind(f"PCAR{2 * codes},IVF{lists},PQ{codes}x4fs,Refine(SQfp16)", lists=lists), why)
-    # Reading a key from disk costs more than comparing a code, so codes tell more, and lists are shorter.
+    # Reading a key from disk costs more than comparing a code, so codes are longer and lists shorter.
     codes, lists = max(1, 3 * dimension // 8), round(2 * math.sqrt(rows))
-    why = f"{rows:,} entries, whose keys would take over half of the memory: short codes, ranked by the keys on disk"
+    why = f"{rows:,} entries, whose keys would take over half of the memory: short codes, re-ranked by keys on disk"
     return KindChoice(IndexKind(f"PCAR{2 * codes},IVF{lists},PQ{codes}x4fs", lists=lists), why)
 
 
 def search_settings(
-    kind: IndexKind, probes: int | None = None, ef: int | None = None, rerank: int | None = None
+    kind: IndexKind, nprobe: int | None = None, ef_search: int | None = None, rerank: int | None = None
 ) -> SearchSettings:
-    """Fill in the settings not given; refuse those that mean nothing for this kind."""
-    if probes is not None and not kind.lists:
-        raise IndexingError(f"probes: got {probes}, but {kind.name} has no lists; leave it out or use a kind with IVF")
-    if ef is not None and not kind.graph:
-        raise IndexingError(f"ef: got {ef}, but {kind.name} has no graph; leave it out or use a kind with HNSW")
-    if probes is not None and not 1 <= probes <= kind.lists:
-        raise IndexingError(f"probes: got {probes}, {kind.name} has {kind.lists:,} lists; allowed: 1 to {kind.lists:,}")
-    if ef is not None and ef < 1:
-        raise IndexingError(f"ef: got {ef}; allowed: 1 or more")
+    """Complete the settings with the defaults of a kind.
+
+    :raises IndexingError: A setting does not apply to this kind or is out of range.
+    """
+    if nprobe is not None and not kind.lists:
+        raise IndexingError(f"nprobe: got {nprobe}, but {kind.name} has no lists; omit it, or use an IVF kind")
+    if ef_search is not None and not kind.graph:
+        raise IndexingError(f"ef_search: got {ef_search}, but {kind.name} has no graph; omit it, or use an HNSW kind")
+    if nprobe is not None and not 1 <= nprobe <= kind.lists:
+        raise IndexingError(f"nprobe: got {nprobe}, {kind.name} has {kind.lists:,} lists; allowed: 1 to {kind.lists:,}")
+    if ef_search is not None and ef_search < 1:
+        raise IndexingError(f"ef_search: got {ef_search}; allowed: 1 or more")
     if rerank == 0 and kind.refines:
-        raise IndexingError(f"rerank: got 0, but {kind.name} is made to rank anew; allowed: 1 or more")
+        raise IndexingError(f"rerank: got 0, but {kind.name} always re-ranks; allowed: 1 or more")
     if rerank is not None and (rerank < 0 or (rerank and kind.is_exact)):
-        raise IndexingError(f"rerank: got {rerank}; allowed: 0 or more, and 0 for exact, whose distances are true")
+        raise IndexingError(f"rerank: got {rerank}; allowed: 0 or more, and 0 for exact, whose distances are exact")
+    defaults = kind.defaults
     return SearchSettings(
-        probes=probes or kind.probes,
-        ef=ef or (48 if kind.graph else None),
-        rerank=kind.rerank if rerank is None else rerank,
+        nprobe=nprobe or defaults.nprobe,
+        ef_search=ef_search or defaults.ef_search,
+        rerank=defaults.rerank if rerank is None else rerank,
     )
 
 
 def unknown_kind(text: str, why: str) -> IndexingError:
-    """Say that a kind cannot be made, and which can."""
+    """Return the error for a kind that cannot be built; it lists the allowed ones."""
     return IndexingError(f"kind: got {text!r}, {why}; allowed: {FORMS}")
 
 
@@ -198,5 +213,9 @@ def _read_factory(text: str) -> IndexKind:
 def _physical_memory() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not every system tells; then the number of entries decides
+    except (
+        AttributeError,
+        ValueError,
+        OSError,
+    ):  # not available on every system; then memory does not limit the choice
         return 1 << 62

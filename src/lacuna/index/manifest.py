@@ -1,6 +1,6 @@
-"""What an index folder says of itself: ``STORE/index/manifest.json``.
+"""The manifest of an index, ``STORE/index/manifest.json``.
 
-Read strictly, like the store's own. Holds no time and no host, so that equal indexes are equal bytes.
+It contains no time and no host name, so equal indexes have equal manifests.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from pathlib import Path
 from pydantic import Field
 
 from lacuna.errors import IndexingError
-from lacuna.files import sha256_of, write_json
+from lacuna.files import sha256_of
 from lacuna.index.base import KeyStore
-from lacuna.manifests import Record
+from lacuna.manifests import Record, write_sealed
 from lacuna.manifests import read_manifest as read_record
 
 FORMAT = 1
@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 
 
 class DataFile(Record):
-    """The file that faiss reads."""
+    """The faiss index file."""
 
     file: str = Field(pattern=r"^index-[0-9a-f]{16}\.faiss$")
     bytes: int = Field(ge=0)
@@ -31,13 +31,15 @@ class DataFile(Record):
 class IndexManifest(Record):
     """A finished index.
 
-    :param asked: The kind that was asked for.
-    :param kind: The kind that was made: ``exact``, or a faiss factory string.
-    :param why: Why this kind.
-    :param training_rows: Keys drawn for training; 0 where none is needed.
-    :param store: SHA-256 of the manifest of the store whose rows the ids mean.
-    :param data: None for ``exact``, which needs none.
-    :param notes: What the user should know of this index.
+    :param asked: The requested kind.
+    :param kind: The kind that was built: ``exact``, or a faiss factory string.
+    :param why: The reason for this kind.
+    :param probes: nprobe.
+    :param ef: efSearch.
+    :param training_rows: Number of training keys; 0 if the kind is not trained.
+    :param store: SHA-256 of the store's manifest.
+    :param data: None for ``exact``, which has no index file.
+    :param notes: Warnings for the user.
     """
 
     format: int = FORMAT
@@ -57,7 +59,7 @@ class IndexManifest(Record):
 
 
 def store_identity(store: KeyStore) -> str:
-    """Hash the store's manifest: it holds the hashes of all its files."""
+    """Return the SHA-256 of the store's manifest, which contains the hashes of all its files."""
     path = store.path / MANIFEST
     try:
         return sha256_of(path)
@@ -68,41 +70,44 @@ def store_identity(store: KeyStore) -> str:
 
 
 def write_manifest(store: KeyStore, manifest: IndexManifest) -> None:
-    """Publish an index: from this moment it is the store's."""
-    write_json(store.path / FOLDER / MANIFEST, manifest.model_dump(mode="json"))
+    """Write the manifest, which makes the index the one of its store."""
+    write_sealed(store.path / FOLDER / MANIFEST, manifest)
 
 
 def read_manifest(store: KeyStore) -> IndexManifest:
-    """Read the manifest of the store's index, or say why there is none to be trusted."""
+    """Read the manifest of a store's index.
+
+    :raises IndexingError: There is no index, it belongs to other rows, or the manifest is damaged.
+    """
     again = _again(store.path)
     manifest = read_record(
         store.path / FOLDER / MANIFEST,
         IndexManifest,
         IndexingError,
-        missing=f"{store.path}: this store has no index; make it with: {again}",
-        again=f"make the index again with: {again}",
+        missing=f"{store.path}: this store has no index; build it with: {again}",
+        again=f"build the index again with: {again}",
     )
     if manifest.store != store_identity(store) or manifest.rows != store.keys.rows:
         raise IndexingError(
             f"{store.path}: the index is of another store, or the store has changed since "
-            f"(index: {manifest.rows:,} entries, store: {store.keys.rows:,}); make it again with: {again}"
+            f"(index: {manifest.rows:,} entries, store: {store.keys.rows:,}); build it again with: {again}"
         )
     return manifest
 
 
 def checked_data(store: KeyStore, data: DataFile) -> Path:
-    """Return the path of the data file after comparing its hash: faiss trusts whatever it reads."""
+    """Return the path of the index file after checking its hash; faiss does not check what it reads."""
     path = store.path / FOLDER / data.file
     try:
         size, found = path.stat().st_size, sha256_of(path)
     except OSError as error:
         raise IndexingError(
-            f"{path}: cannot be read ({error.strerror}); make the index again with: {_again(store.path)}"
+            f"{path}: cannot be read ({error.strerror}); build the index again with: {_again(store.path)}"
         ) from error
     if found != data.sha256:
         raise IndexingError(
             f"{path}: damaged or cut short, its hash differs from the manifest's ({size:,} of {data.bytes:,} bytes); "
-            f"make the index again with: {_again(store.path)}"
+            f"build the index again with: {_again(store.path)}"
         )
     return path
 

@@ -1,7 +1,7 @@
-"""How much of the truth an index finds: its answers against exact search.
+"""Recall of an index against exact search, and tuning: measuring several kinds of index on a store.
 
-Queries are keys of the store itself, each without itself (by id, not by rank), or queries the caller brings.
-Knows nothing of what neighbors are used for.
+Queries are keys of the store, each left out of its own neighbors by id, or queries of the caller. Knows nothing of
+what neighbors are used for.
 """
 
 from __future__ import annotations
@@ -16,19 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.errors import IndexingError
-from lacuna.index.base import (
-    MISSING,
-    KeyStore,
-    Neighborhood,
-    VectorIndex,
-    check_queries,
-    check_seed,
-    nearest,
-    true_distances,
-)
+from lacuna.index.base import KeyStore, Neighborhood, VectorIndex, check_queries, check_seed
+from lacuna.index.distances import leave_self_out, true_distances
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, make_index
-from lacuna.index.kinds import AUTO, EXACT, IndexKind, choose_kind, search_settings
+from lacuna.index.kinds import AUTO, EXACT, IndexKind, SearchSettings, choose_kind, search_settings
 from lacuna.progress import SILENT, Progress
 
 SAMPLE = 500
@@ -39,8 +31,8 @@ class RecallAtK:
     """Recall for one ``k``.
 
     :param recall: Mean share of the k true neighbors that were found; an entry as near as the k-th counts as one.
-    :param complete: Share of the queries all of whose neighbors were found.
-    :param distance_error: Median relative error of the distances, where the true one is not 0.
+    :param complete: Share of the queries for which all neighbors were found.
+    :param distance_error: Median relative error of the distances, where the true distance is not 0.
     """
 
     k: int
@@ -51,12 +43,12 @@ class RecallAtK:
 
 @dataclass(frozen=True, slots=True)
 class RecallReport:
-    """What an index finds, and how fast on this machine, all queries in one batch.
+    """Recall and speed of an index on this machine, all queries in one batch.
 
-    :param queries: How many.
-    :param rows: Size of the index.
-    :param queries_per_second: Of the index at the largest k.
-    :param exact_queries_per_second: Of exact search at the largest k.
+    :param queries: Number of queries.
+    :param rows: Number of entries in the index.
+    :param queries_per_second: Speed of the index at the largest k.
+    :param exact_queries_per_second: Speed of exact search at the largest k.
     """
 
     kind: str
@@ -84,9 +76,9 @@ def measure_recall(
 ) -> RecallReport:
     """Compare an index with exact search.
 
-    :param k: Number of neighbors, or several.
-    :param sample: Keys drawn as queries; each is left out of its own neighborhood.
-    :param queries: Queries to use instead, as the decoder states of a dev set. # (queries, dimension)
+    :param k: Number of neighbors, or several numbers.
+    :param sample: Number of keys drawn as queries; each is left out of its own neighbors.
+    :param queries: Queries to use instead, such as the decoder states of a dev set. # (queries, dimension)
     """
     sizes = _sizes(k)
     own = None
@@ -101,7 +93,7 @@ def measure_recall(
     found, seconds = _timed(index, queries, most)
     truth, exact_seconds = _timed(ExactIndex(store), queries, most)
     if own is not None:
-        found, truth = leave_out(found, own), leave_out(truth, own)
+        found, truth = leave_self_out(found, own), leave_self_out(truth, own)
     checked = true_distances(store.keys, queries, found.ids)
     progress.finish()
     return RecallReport(
@@ -116,7 +108,7 @@ def measure_recall(
 
 
 def check_recall(store: KeyStore, k: int | Sequence[int], *, sample: int, seed: int) -> None:
-    """Refuse what cannot be measured with keys of the store itself; callers ask this before slow work."""
+    """Check the settings of a recall measurement with keys of the store, before slow work starts."""
     if sample < 1:
         raise IndexingError(f"sample: got {sample}; allowed: 1 or more")
     check_seed(seed)
@@ -128,41 +120,32 @@ def _sizes(k: int | Sequence[int]) -> list[int]:
 
 
 def draw_own_keys(store: KeyStore, sample: int, seed: int) -> NDArray[np.int64]:
-    """Draw rows of a store whose keys serve as queries."""
+    """Draw rows of a store whose keys are the queries."""
     rng = np.random.default_rng(seed)
     drawn = rng.choice(store.keys.rows, size=min(sample, store.keys.rows), replace=False)
     return np.sort(drawn).astype(np.int64)
 
 
 def _check(sizes: list[int], queries: int, most: int) -> None:
-    """Refuse a k that is not within 1 to ``most``, the entries that a query can find."""
+    """Check that each k is 1 to ``most``, the number of entries that a query can find."""
     if not queries or not sizes or most < 1:
-        raise IndexingError("recall: there is nothing to measure with; pass a k, and a store or queries not empty")
+        raise IndexingError("recall: nothing to measure; pass a k, and a store or queries that are not empty")
     if sizes[0] < 1 or sizes[-1] > most:
         wrong = sizes[0] if sizes[0] < 1 else sizes[-1]
         raise IndexingError(f"k: got {wrong}; to measure recall in this store, k must be 1 to {most:,}")
 
 
 def _timed(index: VectorIndex, queries: NDArray[np.float32], k: int) -> tuple[Neighborhood, float]:
-    index.search(queries[:1], k)  # the first search reads the keys into memory
+    index.search(queries[:1], k)  # warm-up: the first search reads the keys into memory
     started = time.perf_counter()
     found = index.search(queries, k)
     return found, max(time.perf_counter() - started, 1e-9)
 
 
-def leave_out(found: Neighborhood, own: NDArray[np.int64]) -> Neighborhood:
-    """Drop each query's own entry; where it was not found, the farthest goes instead."""
-    self_found = found.ids == own[:, None]
-    distances = np.where(self_found, np.float32(np.inf), found.distances)
-    ids = np.where(self_found, MISSING, found.ids)
-    # nearest() puts -1 first among equal distances; only infinity has them, and there all are -1.
-    return nearest(distances, ids, found.ids.shape[1] - 1)
-
-
 def compare_with_truth(found: Neighborhood, checked: NDArray[np.float32], truth: Neighborhood, k: int) -> RecallAtK:
-    """Count the true neighbors among those found.
+    """Count the true neighbors among those that were found.
 
-    :param checked: The true distances of what was found.
+    :param checked: The true distances of those that were found.
     """
     hits = (found.ids[:, :k] >= 0) & (checked[:, :k] <= truth.distances[:, k - 1 : k])
     counts = hits.sum(axis=1)
@@ -176,55 +159,61 @@ def compare_with_truth(found: Neighborhood, checked: NDArray[np.float32], truth:
     )
 
 
-# Queries searched at once: 32 sentences with 5 unfinished translations each.
+# Queries searched at once: 32 sentences with 5 hypotheses each.
 _BATCH = 160
-_EF = (16, 32, 64, 128)
-_PROBES = (8, 16, 32, 64)
-_RERANKS = (4, 8)
+_EF_SEARCH = (16, 32, 64, 128)
+_NPROBE = (8, 16, 32, 64)
+_RERANK = (4, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexTrial:
-    """One way to search, and what came of it.
+    """Recall and speed of an index with certain search settings.
 
-    :param build_seconds: What making the index took, 0 for exact search.
+    :param build_seconds: Duration of the build, 0 for exact search.
     :param recall: Mean share of the k true neighbors that were found.
     """
 
     kind: str
-    probes: int | None
-    ef: int | None
-    rerank: int
+    settings: SearchSettings
     build_seconds: float
     recall: float
     queries_per_second: float
 
     def as_json(self) -> dict[str, Any]:
         """Return the content as JSON-ready values."""
-        return asdict(self)
+        return {
+            "kind": self.kind,
+            "probes": self.settings.nprobe,
+            "ef": self.settings.ef_search,
+            "rerank": self.settings.rerank,
+            "build_seconds": self.build_seconds,
+            "recall": self.recall,
+            "queries_per_second": self.queries_per_second,
+        }
 
 
 def try_indexes(
     store: KeyStore,
     k: int = 8,
     *,
-    sample: int = 500,
+    sample: int = SAMPLE,
     seed: int = 1,
     queries: NDArray[np.float32] | None = None,
     kinds: tuple[str, ...] | None = None,
     progress: Progress = SILENT,
 ) -> list[IndexTrial]:
-    """Make indexes of a store, in memory only, and search each in several ways.
+    """Build indexes of a store in memory, and search each with several settings.
 
-    :param k: Neighbors asked for.
-    :param sample: Keys of the store that serve as queries, each left out of its own neighborhood. A graph finds these
-        more easily than it finds anything new.
-    :param queries: Queries to use instead, as the decoder states of a dev set. # (queries, dimension)
-    :param kinds: Without it: exact search, what ``auto`` would take, one with fewer lists, and a graph.
+    :param k: Number of neighbors.
+    :param sample: Number of keys of the store that are the queries, each left out of its own neighbors. HNSW finds
+        these more easily than new queries.
+    :param queries: Queries to use instead, such as the decoder states of a dev set. # (queries, dimension)
+    :param kinds: By default: exact search, the choice of ``auto``, the same with fewer lists, and HNSW.
     """
-    search = _Searching(store, k, sample, seed, queries)
+    search = _TimedSearch(store, k, sample, seed, queries)
     truth, exact_speed = search(ExactIndex(store))
-    trials = [IndexTrial(EXACT, None, None, 0, 0.0, 1.0, exact_speed)]
+    trials = [IndexTrial(EXACT, SearchSettings(), 0.0, 1.0, exact_speed)]
     for name in _usual_kinds(store) if kinds is None else kinds:
         kind = choose_kind(name, store.keys.rows, store.keys.dimension).kind
         if kind.is_exact:
@@ -232,17 +221,17 @@ def try_indexes(
         started = time.monotonic()
         made, _ = make_index(store, kind, seed, None, progress)
         seconds = time.monotonic() - started
-        for settings in _ways(kind):
+        for settings in _tried_settings(kind):
             found, speed = search(FaissIndex(made, store, kind, settings))
             recall = compare_with_truth(found, true_distances(store.keys, search.queries, found.ids), truth, k).recall
-            trials.append(IndexTrial(kind.name, settings.probes, settings.ef, settings.rerank, seconds, recall, speed))
+            trials.append(IndexTrial(kind.name, settings, seconds, recall, speed))
     return trials
 
 
 def best_trial(trials: list[IndexTrial], least_recall: float) -> IndexTrial:
-    """Return the quickest of those that find enough."""
+    """Return the fastest of those with enough recall."""
     if not 0 < least_recall <= 1:
-        raise IndexingError(f"least_recall: got {least_recall}; allowed is more than 0, up to 1")
+        raise IndexingError(f"least_recall: got {least_recall}; allowed: more than 0, up to 1")
     return max((trial for trial in trials if trial.recall >= least_recall), key=lambda trial: trial.queries_per_second)
 
 
@@ -256,20 +245,19 @@ def _usual_kinds(store: KeyStore) -> Iterator[str]:
     yield "HNSW32_SQfp16"
 
 
-def _ways(kind: IndexKind) -> Iterator[Any]:
+def _tried_settings(kind: IndexKind) -> Iterator[SearchSettings]:
     if kind.graph:
-        yield from (search_settings(kind, ef=ef) for ef in _EF)
+        yield from (search_settings(kind, ef_search=size) for size in _EF_SEARCH)
         return
-    usual = search_settings(kind)
-    reranks = _RERANKS if usual.rerank else (0,)
+    reranks = _RERANK if kind.defaults.rerank else (0,)
     if not kind.lists:
         yield from (search_settings(kind, rerank=rerank) for rerank in reranks)
-    for probes in _PROBES:
-        if probes <= kind.lists:
-            yield from (search_settings(kind, probes=probes, rerank=rerank) for rerank in reranks)
+    for nprobe in _NPROBE:
+        if nprobe <= kind.lists:
+            yield from (search_settings(kind, nprobe=nprobe, rerank=rerank) for rerank in reranks)
 
 
-class _Searching:
+class _TimedSearch:
     """Searches any index with the same queries, in batches."""
 
     def __init__(
@@ -283,12 +271,12 @@ class _Searching:
         self.queries = check_queries(queries, k, store.keys.dimension)
 
     def __call__(self, index: VectorIndex) -> tuple[Neighborhood, float]:
-        """Give the neighbors of all queries, and queries per second."""
+        """Return the neighbors of all queries, and queries per second."""
         k = self._k if self._own is None else self._k + 1
         batches = [self.queries[start : start + _BATCH] for start in range(0, len(self.queries), _BATCH)]
-        index.search(batches[0], k)  # the first search reads what it needs into memory
+        index.search(batches[0], k)  # warm-up: the first search reads the keys into memory
         started = time.perf_counter()
         parts = [index.search(batch, k) for batch in batches]
         seconds = max(time.perf_counter() - started, 1e-9)
         found = Neighborhood(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("distances", "ids")))
-        return found if self._own is None else leave_out(found, self._own), len(self.queries) / seconds
+        return found if self._own is None else leave_self_out(found, self._own), len(self.queries) / seconds

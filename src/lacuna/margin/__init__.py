@@ -1,21 +1,22 @@
-"""The knowledge margin: how much of an entry's neighborhood the model knows.
+"""The knowledge margin: the number of an entry's nearest neighbors that are known before the first unknown one.
 
-Names are found here when they are first used: reading margins needs no torch, measuring them does.
+Names are imported on first use: reading margins does not need torch, measuring them does.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lacuna.margin.manifest import Agreement, Approximate, MarginManifest, Margins, read_margins
+from lacuna.margin.reference import count_known
+from lacuna.margin.storage import Agreement, Approximate, MarginManifest, Margins, read_margins
 
 if TYPE_CHECKING:
-    from lacuna.margin.measuring import MarginReport, measure_margin
+    from lacuna.margin.measurement import MarginReport, measure_margin
     from lacuna.margin.queries import margin_of
 
 _HOMES = {
-    "MarginReport": "lacuna.margin.measuring",
+    "MarginReport": "lacuna.margin.measurement",
     "margin_of": "lacuna.margin.queries",
-    "measure_margin": "lacuna.margin.measuring",
+    "measure_margin": "lacuna.margin.measurement",
 }
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "MarginManifest",
     "MarginReport",
     "Margins",
+    "count_known",
     "margin_of",
     "measure_margin",
     "read_margins",

@@ -1,7 +1,7 @@
-"""The knowledge margin of any query: how many of its nearest entries are known, up to the first that is not.
+"""The knowledge margin of any query, exactly.
 
-A few sketches of unknown entries near each query bound how far the nearest one can be; within that bound every entry
-is looked at. Exact, and nothing is left out: a query that is a key of the store finds that entry, too.
+Unknown entries with near projections bound the distance of the nearest one; within this bound all entries are
+compared. No entry is left out: a query that equals a key of the store finds that entry, too.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from lacuna.datastore import Store
 from lacuna.index.base import check_queries
-from lacuna.margin.manifest import MAX_MARGIN, check_max_margin
-from lacuna.margin.pairs import PairDistances
-from lacuna.margin.points import Centered, Queries
-from lacuna.margin.sketch import Screen, Sketch, draw_columns, find_basis
+from lacuna.index.distances import CenteredVectors, PairDistances, VectorArray
+from lacuna.margin.screening import Projections, Screen, draw_columns, find_rotation
+from lacuna.margin.storage import MAX_MARGIN, check_max_margin
 
 _QUERIES_AT_ONCE = 256
 _COLUMNS_AT_ONCE = 4096
@@ -33,31 +32,31 @@ def margin_of(store: Store, queries: NDArray[np.float32], max_margin: int = MAX_
     known = int(np.count_nonzero(store.known))
     if known == store.entries or not len(checked):
         return np.full(len(checked), min(max_margin, known), np.uint16)
-    searcher = _Searcher(store, checked)
+    comparison = _QueryComparison(store, checked)
     counts = [
-        searcher.margins(slice(start, min(len(checked), start + _QUERIES_AT_ONCE)))
+        comparison.run(slice(start, min(len(checked), start + _QUERIES_AT_ONCE)))
         for start in range(0, len(checked), _QUERIES_AT_ONCE)
     ]
     return np.minimum(np.concatenate(counts), max_margin).astype(np.uint16)
 
 
-class _Searcher:
-    """Finds, for some queries at a time, what is nearer than the nearest unknown entry."""
+class _QueryComparison:
+    """Compares blocks of queries with all entries of a store."""
 
     def __init__(self, store: Store, queries: NDArray[np.float32]) -> None:
-        points, keys = Queries(queries), Centered(store.keys, store.mean)
+        vectors, keys = VectorArray(queries), CenteredVectors(store.keys, store.mean)
         rng = np.random.default_rng(_SEED)
-        basis = find_basis(keys, store.entries, rng)
-        # Unknown entries first.
-        self._entries = Sketch(keys, np.argsort(store.known, kind="stable"), basis)
-        self._queries = Sketch(Centered(points, store.mean), np.arange(len(queries)), basis)
+        rotation = find_rotation(keys, store.entries, rng)
+        # Unknown entries come first.
+        self._entries = Projections(keys, np.argsort(store.known, kind="stable"), rotation)
+        self._queries = Projections(CenteredVectors(vectors, store.mean), np.arange(len(queries)), rotation)
         self._unknown = store.entries - int(np.count_nonzero(store.known))
-        self._pairs = PairDistances(points, store.keys)
+        self._pairs = PairDistances(vectors, store.keys)
         self._sample = draw_columns(store.entries, rng)
         self._screen = Screen(_QUERIES_AT_ONCE, _COLUMNS_AT_ONCE)
 
-    def margins(self, part: slice) -> NDArray[np.int64]:
-        """Count."""
+    def run(self, part: slice) -> NDArray[np.int64]:
+        """Count the known entries that are nearer to each query than all unknown ones."""
         radius = self._bound(part)
         query, position, distances = self._near(part, radius)
         unknown = position < self._unknown
@@ -69,29 +68,28 @@ class _Searcher:
         return np.bincount(query[nearer] - part.start, minlength=part.stop - part.start)
 
     def _bound(self, part: slice) -> NDArray[np.float64]:
-        """Return the distance to the nearest of some unknown entries, those with the nearest sketches."""
-        widest = self._entries.basis.vectors.shape[1]
-        left = self._queries.columns(part, widest)[:, :widest]
+        """Return the distance to the nearest of some unknown entries, those with the nearest projections."""
+        width = self._entries.components
+        left = self._queries.right_side(part, width)[:, :width]
         bound = np.full(part.stop - part.start, np.inf)
         ids = np.arange(part.start, part.stop)
         for column in _parts(self._unknown):
-            right = self._entries.columns(column, widest)
-            best = torch.addmm(right[:, -1], left, right[:, :widest].T).argmax(1).numpy() + column.start
+            right = self._entries.right_side(column, width)
+            best = torch.addmm(right[:, -1], left, right[:, :width].T).argmax(1).numpy() + column.start
             bound = np.minimum(bound, self._pairs.exact(ids, self._entries.order[best]))
         return bound
 
     def _near(
         self, part: slice, radius: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Return query, position of the entry and quick distance of all pairs that may be within the radius."""
-        longest = self._entries.longest
+        """Return query, position of the entry and float32 distance of all pairs that may be within the radius."""
         width = self._queries.best_width(part, radius, self._entries, self._sample)
-        left = self._queries.rows(part, width, radius, longest)
+        left = self._queries.left_side(part, width, radius, self._entries.longest)
         found = []
         for column in _parts(len(self._entries.order)):
-            row, other = self._screen.passing(left, self._entries.columns(column, width))
+            row, other = self._screen.passing(left, self._entries.right_side(column, width))
             query, position = row + part.start, other + column.start
-            distances = self._pairs.quick(query, self._entries.order[position])
+            distances = self._pairs.fast(query, self._entries.order[position])
             near = distances <= radius[row] * (1 + self._pairs.relative_error)
             found.append((query[near], position[near], distances[near]))
         query, position, distances = (np.concatenate(column) for column in zip(*found, strict=True))

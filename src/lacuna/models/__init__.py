@@ -2,6 +2,6 @@
 
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
-from lacuna.models.teacher_forcing import ForcedDecoding
+from lacuna.models.teacher_forcing import TeacherForced
 
-__all__ = ["ForcedDecoding", "Model", "load_model"]
+__all__ = ["Model", "TeacherForced", "load_model"]

@@ -1,7 +1,7 @@
-"""A Hugging Face translation model as the rest of Lacuna sees it: text to tokens, tokens to keys, keys to logits.
+"""Adapter for Hugging Face translation models: text to tokens, tokens to keys, keys to logits.
 
-A key is the exact tensor that enters the output projection (Khandelwal et al., 2021, call it the representation of the
-translation context). Knows nothing of stores, neighbors or files; what differs between kinds of models is in families.
+A key is the exact input of the output projection (the representation of the translation context in Khandelwal et al.,
+2021). Knows nothing of stores, neighbors or files; differences between model families are in ``families``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from torch import nn
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lacuna.errors import ModelError, SettingError
-from lacuna.models.directions import Direction
+from lacuna.models.directions import Direction, same_language
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
 from lacuna.models.padding import pad, run_bucketed
-from lacuna.models.teacher_forcing import ForcedDecoding, LastLayer, judge
+from lacuna.models.teacher_forcing import LastLayer, TeacherForced, fits_positions, score_keys
 from lacuna.records import Languages
 
-# Where a model has no table of positions (T5), the length it was trained on.
+# Length for models without position embeddings (T5): the one they were trained on.
 _LENGTH_WITHOUT_POSITIONS = 512
 
 
@@ -35,13 +35,13 @@ _LENGTH_WITHOUT_POSITIONS = 512
 class Model:
     """A loaded model for one translation direction; made by :func:`lacuna.models.loading.load_model`.
 
-    Probabilities come from the raw logits, with the model's own bias and nothing masked: ``banned_ids`` are left out
-    when generating, but keep their share of the probability, as in transformers.
+    Probabilities come from the raw logits, with the model's bias and nothing masked. ``banned_ids`` are never generated
+    but keep their share of the probability, as in transformers.
 
-    :param name: As the user named it.
-    :param device: Where the weights are.
-    :param hf: The transformers model, in eval mode and frozen.
-    :param known_fingerprint: The fingerprint, where it was taken before the weights were made less precise.
+    :param name: Name or folder that the user gave.
+    :param device: Device of the weights.
+    :param hf: The transformers model, in eval mode and without gradients.
+    :param known_fingerprint: The fingerprint, if it was computed before the precision of the weights was reduced.
     """
 
     name: str
@@ -58,17 +58,24 @@ class Model:
 
     @property
     def languages(self) -> Languages | None:
-        """The direction; ``None`` where neither the model nor the user says."""
+        """The direction; ``None`` if neither the model nor the user specifies it."""
         return self.direction.languages
+
+    def is_direction(self, languages: Languages) -> bool:
+        """Tell whether this is the direction that the model was loaded for, in any spelling of its codes."""
+        loaded = self.languages
+        return loaded is not None and (
+            same_language(loaded.source, languages.source) and same_language(loaded.target, languages.target)
+        )
 
     @property
     def dimension(self) -> int:
-        """Width of a key."""
+        """Dimension of a key."""
         return self.projection.weight.shape[1]
 
     @property
     def vocabulary_size(self) -> int:
-        """Rows of the output projection; a few may stand for no token."""
+        """Rows of the output projection; some may belong to no token."""
         return self.projection.weight.shape[0]
 
     @property
@@ -78,22 +85,22 @@ class Model:
 
     @property
     def pad_id(self) -> int:
-        """The token that fills up a batch."""
+        """The padding token."""
         return _only(self.hf.config.pad_token_id, "pad_token_id")
 
     @property
     def start_ids(self) -> tuple[int, ...]:
-        """The forced start of every translation: a start token, then a language tag where the family has one."""
+        """Tokens that every translation starts with: a start token, and a language tag for families that have one."""
         return self.direction.start_ids
 
     @property
     def max_length(self) -> int:
-        """The most tokens a source, or a translation with its start, may have."""
+        """Largest number of tokens that the encoder or the decoder can read at once."""
         return int(getattr(self.hf.config, "max_position_embeddings", None) or _LENGTH_WITHOUT_POSITIONS)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of weights, deciding settings and vocabulary; the same on every device and in every precision."""
+        """Hash of weights, relevant settings and vocabulary; the same on every device and in every precision."""
         return self.known_fingerprint or fingerprint_of(self.hf, self.tokenizer)
 
     @cached_property
@@ -103,7 +110,7 @@ class Model:
 
     @cached_property
     def forms(self) -> dict[str, Any]:
-        """Other forms of the weights, for whoever needs one: made once for each model, whose weights do not change."""
+        """Cache of other forms of the weights, e.g. int8; valid because the weights never change."""
         return {}
 
     @property
@@ -130,7 +137,7 @@ class Model:
         return frozenset({*self.tokenizer.all_special_ids, *self.start_ids, self.eos_id, self.pad_id})
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """Turn source sentences into tokens, with the tags and end tokens the encoder expects."""
+        """Tokenize source sentences, with the tags and the end token that the encoder expects."""
         _check_texts(texts)
         if not texts:
             return []
@@ -138,27 +145,27 @@ class Model:
         return [list(ids) for ids in self.tokenizer(prefixed, verbose=False)["input_ids"]]
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """Turn translations into subwords and the end token, without start tokens or tags."""
+        """Tokenize translations, with the end token and without start tokens or tags."""
         _check_texts(texts)
         return [[*ids, self.eos_id] for ids in self._encode_target_texts(texts)] if texts else []
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Turn tokens of a translation into text; special tokens are left out."""
+        """Detokenize a translation; special tokens are left out."""
         kept = [number for number in map(int, ids) if number not in self._silent_ids]
-        # Marian would otherwise join target subwords with the sentencepiece model of the source.
+        # Marian would otherwise use the SentencePiece model of the source.
         own = {"use_source_tokenizer": False} if hasattr(self.tokenizer, "spm_target") else {}
         text = self.tokenizer.decode(kept, skip_special_tokens=True, clean_up_tokenization_spaces=False, **own)
         return str(text).strip()
 
     def token_text(self, token: int) -> str:
-        """Give a token as the tokenizer spells it, with its own mark of word boundaries."""
+        """Return a token as the tokenizer spells it, including its mark of word boundaries."""
         if not 0 <= token < self.vocabulary_size:
             raise ModelError(f"{self.name} has tokens 0 to {self.vocabulary_size - 1}, not {token}")
         text = self.tokenizer.convert_ids_to_tokens(int(token))
         return f"<{token}>" if text is None else str(text)
 
     def token_number(self, text: str) -> int:
-        """Give the token that the tokenizer spells so; the inverse of :meth:`token_text`."""
+        """Return the token with this spelling; the inverse of :meth:`token_text`."""
         number = self.tokenizer.get_vocab().get(text)
         if number is None:
             near = [self.token_text(ids[0]) for ids in self.encode_targets([text]) if len(ids) > 1]
@@ -166,8 +173,16 @@ class Model:
             raise ModelError(f"token: got {text!r}, which {self.name} does not have{hint}: spell it as the model does")
         return int(number)
 
+    def fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
+        """Return whether the model can read a pair under teacher forcing; longer ones are left out of every artifact.
+
+        :param source: From :meth:`encode_sources`.
+        :param target: From :meth:`encode_targets`.
+        """
+        return fits_positions(len(source), len(target), self.max_length, len(self.start_ids))
+
     def project(self, keys: torch.Tensor) -> torch.Tensor:
-        """Apply the output projection to keys ``(rows, dimension)``, giving float32 logits ``(rows, vocabulary)``."""
+        """Apply the output projection to keys ``(rows, dimension)``: float32 logits ``(rows, vocabulary)``."""
         head = self.projection
         scaled = keys.to(head.weight.device, head.weight.dtype) * head.scale
         logits = F.linear(scaled, head.weight)
@@ -177,40 +192,41 @@ class Model:
 
     @torch.inference_mode()
     def predict(self, keys: NDArray[np.float16]) -> NDArray[np.int64]:
-        """Give the most probable token after each key of a store: (rows,)."""
+        """Return the most probable token for each key of a store: (rows,)."""
         logits = self.project(torch.from_numpy(keys.astype(np.float32)))
         return np.asarray(logits.argmax(-1).cpu().numpy(), dtype=np.int64)
 
     @torch.inference_mode()
-    def judge(
+    def score_keys(
         self, keys: NDArray[np.float32], gold: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-        """Give prediction, log-probability of the gold token and entropy for each of some keys: (rows,) each."""
+        """Return prediction, log-probability of the gold token and entropy for each key: (rows,) each."""
         where = torch.from_numpy(keys).to(self.device), torch.from_numpy(gold).to(self.device)
-        predictions, log_p_gold, entropy = judge(*where, self.project, self.vocabulary_size)
+        predictions, log_p_gold, entropy = score_keys(*where, self.project, self.vocabulary_size)
         return predictions.cpu().numpy(), log_p_gold.cpu().numpy(), entropy.cpu().numpy()
 
     @torch.inference_mode()
-    def could_be(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Say of each key whether this model could have made it as a key of kind ``out`` or ``ffn_in``."""
-        return np.asarray(LastLayer.of(self.hf).could_be(kind, torch.from_numpy(keys)).cpu().numpy(), dtype=np.bool_)
+    def matches_key_kind(self, kind: str, keys: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Return for each key whether this model can have produced it as a key of kind ``out`` or ``ffn_in``."""
+        return np.asarray(
+            LastLayer.of(self.hf).matches_key_kind(kind, torch.from_numpy(keys)).cpu().numpy(), dtype=np.bool_
+        )
 
     @torch.inference_mode()
-    def finish_layer(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Carry keys of kind ``ffn_in``, which enter the last feed-forward, to ``out``, which enter the projection."""
-        finished = LastLayer.of(self.hf).finish(torch.from_numpy(keys), self.name)
+    def apply_last_ffn(self, keys: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Turn keys of kind ``ffn_in`` (inputs of the last feed-forward) into ``out`` (inputs of the projection)."""
+        finished = LastLayer.of(self.hf).apply_ffn(torch.from_numpy(keys), self.name)
         return np.asarray(finished.cpu().numpy(), dtype=np.float32)
 
     @torch.inference_mode()
     def encode(
         self, sources: Sequence[Sequence[int]], encoder: nn.Module | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run the encoder: its output ``(batch, length, width)`` and the mask of real tokens ``(batch, length)``.
+        """Run the encoder; return its output ``(batch, length, dimension)`` and attention mask ``(batch, length)``.
 
-        :param encoder: Another form of the model's own, to be run in its place.
+        :param encoder: A replacement for the model's encoder, such as an int8 one.
         """
-        for number, source in enumerate(sources):
-            self._check_length(len(source), f"source {number}", at_least=1)
+        self._check_sources(sources)
         module = self.hf.get_encoder() if encoder is None else encoder
 
         def run(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -221,29 +237,32 @@ class Model:
         return run_bucketed(run, ids, mask), mask
 
     @torch.inference_mode()
-    def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> ForcedDecoding:
-        """Read given translations through the model in one pass, each position seeing the true tokens before it.
+    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TeacherForced:
+        """Run the decoder on given translations: at each position it reads the true tokens before it.
 
         :param sources: From :meth:`encode_sources`.
-        :param targets: From :meth:`encode_targets`; the same number.
+        :param targets: From :meth:`encode_targets`; one for each source.
         """
         if len(sources) != len(targets):
-            raise ModelError(f"force_decode: {len(sources)} sources but {len(targets)} targets; give one for each")
+            raise ModelError(f"teacher_force: {len(sources)} sources but {len(targets)} targets; give one for each")
         lengths = tuple(len(target) for target in targets)
-        for number, length in enumerate(lengths):
-            self._check_length(length + len(self.start_ids) - 1, f"target {number}", at_least=0)
+        self._check_sources(sources)
+        for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            if not self.fits(source, target):
+                most = self.max_length - len(self.start_ids) + 1
+                raise ModelError(_bad_length("target", number, len(target), f"at most {most}"))
         gold = torch.tensor([token for target in targets for token in target], dtype=torch.long, device=self.device)
         if gold.numel() == 0:
-            return ForcedDecoding(torch.empty(0, self.dimension), gold.cpu(), torch.empty(0), torch.empty(0), lengths)
+            return TeacherForced(torch.empty(0, self.dimension), gold.cpu(), torch.empty(0), torch.empty(0), lengths)
         if not 0 <= int(gold.min()) <= int(gold.max()) < self.vocabulary_size:
-            raise ModelError(f"force_decode: {self.name} has tokens 0 to {self.vocabulary_size - 1} only")
+            raise ModelError(f"teacher_force: {self.name} has tokens 0 to {self.vocabulary_size - 1} only")
         keys = self._keys(sources, targets)
-        predictions, log_p_gold, entropy = judge(keys, gold, self.project, self.vocabulary_size)
-        return ForcedDecoding(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
+        predictions, log_p_gold, entropy = score_keys(keys, gold, self.project, self.vocabulary_size)
+        return TeacherForced(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
 
     def _keys(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor:
         encoded, mask = self.encode(sources)
-        # Filled up on the right, under a causal mask: no real position ever sees what fills up.
+        # Padded on the right, under a causal mask: no real position attends to padding.
         inputs, _ = self._padded([[*self.start_ids, *target[:-1]] for target in targets])
         states = self.decoder(
             input_ids=inputs, encoder_hidden_states=encoded, encoder_attention_mask=mask, use_cache=False
@@ -261,19 +280,18 @@ class Model:
         max_new_tokens: int = 200,
         batch_size: int = 16,
     ) -> list[str]:
-        """Translate with transformers' own beam search, none of whose settings come from the model's files.
+        """Translate with the beam search of transformers; generation settings of the model's files are ignored.
 
-        :param beam: Hypotheses kept; 1 is greedy search.
-        :param length_penalty: The score of a hypothesis is its log-probability over its length to this power.
-        :param max_new_tokens: Where a translation is cut off, or ``max_length`` if that is less.
-        :param batch_size: Sentences at once, taken in order of length.
+        :param beam: Beam size; 1 is greedy search.
+        :param length_penalty: The score of a hypothesis is its log-probability divided by its length to this power.
+        :param max_new_tokens: Largest number of generated tokens, within ``max_length``.
+        :param batch_size: Sentences per batch, sorted by length.
         """
         if min(beam, max_new_tokens, batch_size) < 1:
             got = f"beam {beam}, max_new_tokens {max_new_tokens}, batch_size {batch_size}"
             raise SettingError(f"generate: got {got}; each must be 1 or more")
         sources = self.encode_sources(texts)
-        for number, source in enumerate(sources):
-            self._check_length(len(source), f"source {number}", at_least=1)
+        self._check_sources(sources)
         order = sorted((n for n, text in enumerate(texts) if text.strip()), key=lambda n: len(sources[n]))
         settings = self._generation(beam, length_penalty, min(max_new_tokens, self.max_length - len(self.start_ids)))
         translations = [""] * len(texts)
@@ -286,7 +304,7 @@ class Model:
 
     def _generate_batch(self, sources: Sequence[Sequence[int]], settings: GenerationConfig) -> list[list[int]]:
         ids, mask = self._padded(sources)
-        # Start tokens go in as a prefix rather than as "forced" tokens, so that they count in no length.
+        # Start tokens are given as a prefix rather than as "forced" tokens, so that they do not count as generated.
         prefix = torch.tensor([self.start_ids] * len(sources), device=self.device)
         outputs = self.plain_hf.generate(  # type: ignore[operator]
             input_ids=ids, attention_mask=mask, decoder_input_ids=prefix, generation_config=settings
@@ -307,19 +325,22 @@ class Model:
         )
 
     def _padded(self, sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Fill up on the right, whatever side the tokenizer would: tokens and the mask of real ones."""
+        """Pad on the right, whatever the tokenizer's padding side: tokens and attention mask."""
         return pad(sequences, self.pad_id, self.device)
 
-    def _check_length(self, length: int, what: str, *, at_least: int) -> None:
-        if not at_least <= length <= self.max_length:
-            raise ModelError(
-                f"{what} has {length} tokens; allowed are {at_least} to {self.max_length}: leave it out or split it"
-            )
+    def _check_sources(self, sources: Sequence[Sequence[int]]) -> None:
+        for number, source in enumerate(sources):
+            if not self.fits(source, ()):
+                raise ModelError(_bad_length("source", number, len(source), f"1 to {self.max_length}"))
+
+
+def _bad_length(side: str, number: int, length: int, allowed: str) -> str:
+    return f"{side} {number} has {length} tokens; allowed are {allowed}: leave it out or split it"
 
 
 def _only(token: int | list[int] | None, what: str) -> int:
     if token is None:
-        raise ModelError(f"config.json has no {what}; add it, as the model was trained with")
+        raise ModelError(f"config.json has no {what}; add the one that the model was trained with")
     return int(token[0] if isinstance(token, list) else token)
 
 

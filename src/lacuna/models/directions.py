@@ -52,6 +52,15 @@ def short_code(code: str) -> str | None:
     return base if base in NAMES else _SHORT.get(base)
 
 
+def same_language(first: str, second: str) -> bool:
+    """Tell whether two codes mean the same language and script: ``de``, ``deu`` and ``deu_Latn`` do."""
+    return _with_script(first) == _with_script(second)
+
+
+def _with_script(code: str) -> str:
+    return code if "_" in code else _SCRIPTED.get(short_code(code) or "", code)
+
+
 def find_code(wanted: str, known: Collection[str], *, model: str) -> str:
     """Return the code in ``known`` for the language that the user wrote.
 

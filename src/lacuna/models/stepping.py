@@ -134,8 +134,8 @@ class ModelScorer:
         return ModelState(torch.cat([state.keys, others.keys]), cache)
 
     @torch.inference_mode()
-    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the log-probabilities of the next token, ``(rows, vocabulary)``; ``behind`` is not used."""
+    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the log-probabilities of the next token, ``(rows, vocabulary)``; ``score_gap`` is not used."""
         logits = self._logits(state.keys)
         if logits.device.type != "cpu":
             return logits.log_softmax(-1)

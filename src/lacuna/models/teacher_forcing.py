@@ -1,6 +1,6 @@
-"""What a model says of given translations, position by position.
+"""Teacher forcing: the model's outputs at every token of given translations, and what their keys reveal.
 
-Knows keys and a projection; nothing of the model they come from.
+Works on keys, an output projection and the last decoder layer. Knows nothing of tokenization and batching.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from transformers import M2M100Config, MBartConfig, MT5Config, PreTrainedModel, 
 
 from lacuna.errors import ModelError
 
-# Logits are made for so many numbers at once (16 MB): a batch of long sentences times a vocabulary of 250,000 would
-# otherwise take gigabytes. A GPU wants larger pieces; on a CPU these are quicker.
+# Logits per block (16 MB): a batch of long sentences times a vocabulary of 250,000 would take gigabytes. On a CPU this
+# size is faster than larger ones; a GPU needs larger blocks.
 _LOGITS_AT_ONCE = 2**22
 _TIMES_ON_GPU = 4
-# On a CPU each logit is read several times, so a stretch of them should stay in its cache. Going over all of them for
-# each step instead took 40 to 60 % on top of the projection (16,000 tokens, width 512); this takes about 10.
+# On a CPU each logit is read several times, so a part of a block is processed while it is in the cache. This adds about
+# 10 % to the time of the projection (16,000 tokens, dimension 512); whole blocks add 40 to 60 %.
 _CACHED_LOGITS = 2**18
 
 
 @dataclass(frozen=True, slots=True)
-class ForcedDecoding:
-    """What a model says at each position of given translations. Rows run over sentences, then positions; on the CPU.
+class TeacherForced:
+    """Outputs of a model at each token of given translations. Rows run over sentences, then positions; on the CPU.
 
-    :param keys: What enters the output projection, float32.
-    :param predictions: The most probable token; of equals, the one with the lowest id.
+    :param keys: Inputs of the output projection, float32.
+    :param predictions: The most probable token; of equal ones, the lowest id.
     :param log_p_gold: Natural log-probability of the given token.
-    :param entropy: Entropy of the whole distribution, in nats.
-    :param lengths: Rows of each sentence.
+    :param entropy: Entropy of the distribution, in nats.
+    :param lengths: Number of rows of each sentence.
     """
 
     keys: torch.Tensor  # (rows, dimension)
@@ -41,26 +41,40 @@ class ForcedDecoding:
     lengths: tuple[int, ...]
 
 
-def judge(
+def fits_positions(source: int, target: int, positions: int, start_tokens: int = 1) -> bool:
+    """Return whether a pair of these lengths fits a model, in training and under teacher forcing.
+
+    The encoder reads the whole source, with its end token. The decoder reads the start tokens and the target without
+    its last token, the end token, which is only predicted.
+
+    :param source: Number of source tokens, with tags and end token.
+    :param target: Number of target tokens, with the end token and without start tokens.
+    :param positions: Largest number of tokens that encoder or decoder can read.
+    :param start_tokens: Number of tokens that every translation starts with.
+    """
+    return 1 <= source <= positions and start_tokens + target - 1 <= positions
+
+
+def score_keys(
     keys: torch.Tensor, gold: torch.Tensor, project: Callable[[torch.Tensor], torch.Tensor], vocabulary_size: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give prediction, log-probability of the gold token and entropy for each key, a bounded number at a time."""
+    """Return prediction, log-probability of the gold token and entropy for each key, in blocks of bounded size."""
     on_cpu = keys.device.type == "cpu"
     rows = max(1, _LOGITS_AT_ONCE * (1 if on_cpu else _TIMES_ON_GPU) // vocabulary_size)
     cached_rows = max(1, _CACHED_LOGITS // vocabulary_size) if on_cpu else rows
     parts = []
     for some_keys, some_gold in zip(torch.split(keys, rows), torch.split(gold, rows), strict=True):
         logits = torch.split(project(some_keys), cached_rows)
-        parts += [_read(*stretch) for stretch in zip(logits, torch.split(some_gold, cached_rows), strict=True)]
+        parts += [_score_logits(*part) for part in zip(logits, torch.split(some_gold, cached_rows), strict=True)]
     predictions, log_p_gold, entropies = (torch.cat(column) for column in zip(*parts, strict=True))
     return predictions, log_p_gold, entropies
 
 
-def _read(logits: torch.Tensor, gold: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Give prediction, log-probability of the gold token and entropy, with one exponential for each logit.
+def _score_logits(logits: torch.Tensor, gold: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return prediction, log-probability of the gold token and entropy, with one exponential per logit.
 
-    With x the logits less their maximum, and z the sum of exp(x): log p = x - log z, and the entropy is
-    log z - sum(exp(x) x) / z, two terms of which neither can be negative.
+    With x the logits minus their maximum and z the sum of exp(x): log p = x - log z, and the entropy is
+    log z - sum(exp(x) x) / z, the sum of two nonnegative terms.
     """
     # Of equal maxima, argmax is documented to return the first.
     predictions = logits.argmax(-1, keepdim=True)
@@ -68,16 +82,16 @@ def _read(logits: torch.Tensor, gold: torch.Tensor) -> tuple[torch.Tensor, torch
     weights = shifted.exp()
     total = weights.sum(-1)
     weighted = torch.linalg.vecdot(weights, shifted)
-    if weighted.isnan().any():  # 0 times -inf, of a token the bias shuts out: counts 0
+    if weighted.isnan().any():  # 0 * -inf, for a token that the bias rules out; it counts 0
         weighted = torch.linalg.vecdot(weights, shifted.clamp(min=torch.finfo(shifted.dtype).min))
     log_p_gold = shifted.gather(-1, gold[:, None])[:, 0] - total.log()
     return predictions[:, 0], log_p_gold, total.log() - weighted / total
 
 
-# How far the mean square of an undone key may be from 1. In half precision it is off by less than 0.001; keys of the
-# other kind were off by 0.4 or more with a trained model.
+# Tolerance for the mean square of a normalized key, which is 1. Float16 keys are within 0.001; keys of the other kind
+# were off by 0.4 or more with a trained model.
 _TOLERANCE = 0.1
-# Where a norm's weight is next to nothing, undoing it would only make rounding errors large.
+# Dimensions with a smaller weight (relative to the largest) are left out: dividing by it amplifies rounding errors.
 _SMALL_WEIGHT = 1e-3
 
 
@@ -85,8 +99,9 @@ _SMALL_WEIGHT = 1e-3
 class LastLayer:
     """The last layer of a decoder.
 
-    :param norms: The norm that makes the keys of each kind.
-    :param layer: The layer, where its output is the decoder's (normalized last: Marian, FSMT, BART); otherwise None.
+    :param norms: The layer norm that produces the keys of each kind, ``out`` and ``ffn_in``.
+    :param layer: The layer itself for post-norm models, whose last output is the key (Marian, FSMT, BART); otherwise
+        ``None``.
     """
 
     norms: dict[str, Any]
@@ -94,7 +109,7 @@ class LastLayer:
 
     @classmethod
     def of(cls, hf: PreTrainedModel) -> LastLayer:
-        """Find it in a model of a supported kind."""
+        """Return the last layer of a supported model."""
         decoder: Any = hf.get_decoder()
         if isinstance(hf.config, T5Config | MT5Config):
             return cls({"out": decoder.final_layer_norm, "ffn_in": decoder.block[-1].layer[-1].layer_norm}, None)
@@ -103,10 +118,10 @@ class LastLayer:
             return cls({"out": decoder.layer_norm, "ffn_in": layer.final_layer_norm}, None)
         return cls({"out": layer.final_layer_norm, "ffn_in": layer.encoder_attn_layer_norm}, layer)
 
-    def could_be(self, kind: str, keys: torch.Tensor) -> torch.Tensor:
-        """Say of each key ``(rows, dimension)`` whether the norm of that kind could have given it: ``(rows,)``.
+    def matches_key_kind(self, kind: str, keys: torch.Tensor) -> torch.Tensor:
+        """Return for each key ``(rows, dimension)`` whether the norm of that kind can have produced it: ``(rows,)``.
 
-        With the norm's weight and bias undone, the squares of every key have a mean of 1.
+        Without the norm's weight and bias, the mean square of such a key is 1.
         """
         norm = self.norms[kind]
         bias = getattr(norm, "bias", None)  # T5's norms have none
@@ -118,12 +133,12 @@ class LastLayer:
         mean_square: torch.Tensor = (shifted[:, usable] / weight[usable]).square().mean(-1)
         return (mean_square - 1).abs() < _TOLERANCE
 
-    def finish(self, keys: torch.Tensor, name: str) -> torch.Tensor:
-        """Carry keys of kind ``ffn_in`` to ``out``, as the layer itself does: feed-forward, residual and norm."""
+    def apply_ffn(self, keys: torch.Tensor, name: str) -> torch.Tensor:
+        """Turn keys of kind ``ffn_in`` into ``out`` as the layer does: feed-forward, residual and norm."""
         if self.layer is None:
             raise ModelError(
-                f"{name}: keys of kind ffn_in cannot be turned into keys of kind out, because this kind of model adds "
-                "to the feed-forward what was there before its norm, which such keys do not hold; build the store anew"
+                f"{name}: keys of kind ffn_in cannot be turned into keys of kind out, because this is a pre-norm "
+                "model: its residual is the state before the norm, which is not in such keys; build the store again"
             )
         layer = self.layer
         x = keys.to(layer.fc1.weight.device, layer.fc1.weight.dtype)

@@ -1,6 +1,6 @@
-"""What PLAC is compared with in its paper: pruning at random, among the known entries, and of all of them.
+"""Baselines of the PLAC paper: drop random entries, random known entries, or all known entries.
 
-They look at no neighborhood.
+They do not use neighbors.
 """
 
 from __future__ import annotations
@@ -11,51 +11,54 @@ from typing import ClassVar
 import numpy as np
 
 from lacuna.errors import SettingError
-from lacuna.pruning.base import EntryTable, Pruning, chance, count_groups, draw, wanted, within_reach
+from lacuna.pruning.base import EntryTable, Pruning, count_groups, draw, drop_count, limit_drops, seeded_rng
 
 
 @dataclass(frozen=True, slots=True)
 class Random:
-    """Drops any entries, at random."""
+    """Drops random entries."""
 
     name: ClassVar[str] = "random"
+    reads_margins: ClassVar[bool] = False
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
         """Draw from all entries."""
         every = np.ones(len(entries.values), dtype=np.bool_)
-        keep = draw(every, wanted(ratio, len(every), self.name), chance(seed))
+        keep = draw(every, drop_count(ratio, len(every), self.name), seeded_rng(seed))
         return Pruning(keep, count_groups(keep, {"any": every}))
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Drops known entries, at random."""
+    """Drops random known entries."""
 
     name: ClassVar[str] = "known"
+    reads_margins: ClassVar[bool] = False
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
         """Draw from the known entries."""
         known = entries.known
-        count = within_reach(
-            wanted(ratio, len(known), self.name),
+        count = limit_drops(
+            drop_count(ratio, len(known), self.name),
             int(np.count_nonzero(known)),
             len(known),
             "only known entries are dropped",
-            "ask for less",
+            "use a smaller ratio",
             clamp,
         )
-        keep = draw(known, count, chance(seed))
+        keep = draw(known, count, seeded_rng(seed))
         return Pruning(keep, count_groups(keep, {"unknown": ~known, "known": known}))
 
 
 @dataclass(frozen=True, slots=True)
 class AllKnown:
-    """Drops every known entry; leaves nothing to chance."""
+    """Drops every known entry; nothing is random."""
 
     name: ClassVar[str] = "all_known"
+    reads_margins: ClassVar[bool] = False
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
-        """Keep the unknown entries; a ratio is refused, since the store alone decides it."""
+        """Keep the unknown entries; a ratio is an error, because the store decides it."""
         if ratio is not None:
             raise SettingError(f"ratio: got {ratio}, but {self.name} drops all known entries; leave it out")
         keep = ~entries.known

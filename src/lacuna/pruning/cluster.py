@@ -1,9 +1,9 @@
-"""Cluster-based pruning (Wang et al., 2022): of entries with the same phrase and a like cost, some are enough.
+"""Cluster-based pruning (Wang et al., 2022): keep some of the entries with the same n-gram and a similar cost.
 
-Entries are alike if they have the same value after the same tokens (an n-gram), and the model finds the phrase about
-as hard. Compared with the released code: n-grams are compared token by token (there, a float stands for them); and
-groups of every size are clustered in the same way (there, those of over 10,000 go to Birch, because the code makes a
-square matrix of each group; but costs lie on a line, so neighbors are a stretch of the sorted costs).
+Entries are similar if they have the same value after the same tokens (an n-gram) and the model gives the phrase a
+similar cost. Differences from the released code: n-grams are compared token by token (there, a float represents them),
+and groups of every size are clustered in the same way (there, groups of over 10,000 use Birch, because the code builds
+a square matrix per group; but costs are one-dimensional, so the neighbors of a cost are a range of the sorted costs).
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.errors import SettingError
-from lacuna.pruning.base import EntryTable, Pruning, chance, count_groups, wanted, within_reach
+from lacuna.pruning.base import EntryTable, Pruning, count_groups, drop_count, limit_drops, seeded_rng
 
-# Kept of each cluster at least, where it has as many.
-LEAST = 2
+# Entries kept of each cluster, or all of a smaller one.
+MIN_KEPT = 2
 
 _NOTHING = -1
-# Added to a probability before its logarithm, as the released code has it; so no cost is above 11.6.
+# Added to a probability before its logarithm, as in the released code; the largest cost is 11.6.
 _FLOOR = 1e-5
-# Costs are compared as whole numbers of 2**-20, and the costs of two groups lie 2**25 apart, which no cost and no
-# threshold bridges; so one sorted array holds all groups, without a rounding error.
+# Costs are compared as integer multiples of 2**-20, and the costs of two groups are 2**25 apart, more than any cost or
+# threshold. One sorted array can therefore hold all groups, without a rounding error.
 _TICK_BITS, _GROUP_BITS = 20, 25
 _FARTHEST = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Keeps a share of each cluster, the same share of all, and of each at least two entries.
+    """Keeps the same share of every cluster, and at least two entries of each.
 
-    The share is the largest that drops as much as asked for; what it drops too much, for the share of a cluster is a
-    whole number, comes back at random.
+    The share is the largest that drops enough. Because counts are integers, it may drop a few too many; random ones of
+    these are kept again.
 
-    :param ngram: Tokens that must be the same, the value among them; also the longest phrase whose cost is looked at.
-        2 as in the authors' released code.
-    :param threshold: Entries whose costs are at most so far apart may share a cluster.
+    :param ngram: Number of tokens that must be equal, including the value; also the longest phrase whose cost counts.
+        The default is that of the authors' released code.
+    :param threshold: Largest difference between the cost of an entry and that of its cluster's center.
     """
 
     name: ClassVar[str] = "cluster"
+    reads_margins: ClassVar[bool] = False
     ngram: int = 2
     threshold: float = 1.5
 
@@ -52,48 +53,48 @@ class Cluster:
             raise SettingError(f"threshold: got {self.threshold}; allowed is 0 or more")
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
-        """Cluster all entries, and draw the same share of each cluster."""
+        """Cluster all entries and draw the same share of each cluster."""
         total = len(entries.values)
-        asked, rng = wanted(ratio, total, self.name), chance(seed)
+        asked, rng = drop_count(ratio, total, self.name), seeded_rng(seed)
         _refuse_gaps(entries)
         groups = ngram_groups(entries.values, entries.position, self.ngram)
         costs = translation_costs(entries.log_p_gold, entries.position, self.ngram)
         cluster = cost_clusters(groups, costs, self.threshold)
         sizes = np.bincount(cluster)
-        count = within_reach(
+        count = limit_drops(
             asked,
-            total - int(np.minimum(sizes, LEAST).sum()),
+            total - int(np.minimum(sizes, MIN_KEPT).sum()),
             total,
-            f"{LEAST} entries of each cluster are kept",
-            "ask for less, or make clusters larger with a smaller ngram or a larger threshold",
+            f"{MIN_KEPT} entries of each cluster are kept",
+            "use a smaller ratio, or larger clusters with a smaller ngram or a larger threshold",
             clamp,
         )
         keep = _draw_shares(cluster, shares(sizes, total - count), rng)
         dropped = np.flatnonzero(~keep)
         keep[rng.choice(dropped, size=len(dropped) - count, replace=False, shuffle=False)] = True
-        small = (sizes <= LEAST)[cluster]
-        names = {f"in a cluster of {LEAST} or fewer": small, f"in a cluster of more than {LEAST}": ~small}
+        small = (sizes <= MIN_KEPT)[cluster]
+        names = {f"in a cluster of {MIN_KEPT} or fewer": small, f"in a cluster of more than {MIN_KEPT}": ~small}
         return Pruning(keep, count_groups(keep, names))
 
 
 def ngram_groups(values: NDArray[np.int32], position: NDArray[np.int32], ngram: int) -> NDArray[np.int64]:
-    """Give entries with the same value and the same ``ngram - 1`` tokens before it the same number.
+    """Return a group number per entry: equal for the same value after the same ``ngram - 1`` tokens.
 
-    Before the start of a sentence stands nothing, which is like nothing else.
+    The start of a sentence counts as a token that differs from all others.
     """
     groups = np.unique(values, return_inverse=True)[1]
     for back in range(1, ngram):
         before = _before(values, position, back, _NOTHING).astype(np.int64) - _NOTHING
-        # Both factors are small enough: numbers of groups and of tokens.
+        # No overflow: both factors are counts, of groups and of tokens.
         groups = np.unique(groups * (before.max(initial=0) + 1) + before, return_inverse=True)[1]
     return groups
 
 
 def translation_costs(log_p_gold: NDArray[np.float32], position: NDArray[np.int32], ngram: int) -> NDArray[np.float64]:
-    """Give each entry the least of the mean costs of the phrases that end with it, of 1 to ``ngram`` tokens.
+    """Return for each entry the smallest mean cost of the phrases of 1 to ``ngram`` tokens that end with it.
 
-    The cost of a token is ``-log(p + 1e-5)``. A phrase does not reach over the start of a sentence. (The released code
-    lets it, at the cost of an impossible token, which is never the least; and it takes token 0 as no token at all.)
+    The cost of a token is ``-log(p + 1e-5)``. A phrase does not cross the start of a sentence. (In the released code it
+    may, at the cost of an impossible token, which is never the smallest; and token 0 counts as no token there.)
     """
     cost = -np.log(np.exp(log_p_gold.astype(np.float64)) + _FLOOR)
     least, total = cost.copy(), cost.copy()
@@ -104,25 +105,28 @@ def translation_costs(log_p_gold: NDArray[np.float32], position: NDArray[np.int3
 
 
 def cost_clusters(groups: NDArray[np.int64], costs: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
-    """Cluster the costs of each group; return the number of each entry's cluster.
+    """Cluster the costs of each group; return the cluster number of each entry.
 
-    In each group, the entry with the most others within ``threshold`` of its cost (of equals the cheapest) becomes a
-    cluster together with them, and so on with those left. All groups take a step at once, and since such centers lie
-    more than a threshold apart, there are few steps.
+    In each group, the entry with the most others within ``threshold`` of its cost (on a tie, the cheapest) forms a
+    cluster with them; this repeats with the remaining entries. Each iteration handles all groups, and centers are more
+    than a threshold apart, so there are few iterations.
     """
     if not len(groups):
         return np.empty(0, dtype=np.int64)
     ticks = np.rint((costs - costs.min()) * (1 << _TICK_BITS)).astype(np.int64)
-    reach = int(min(threshold * (1 << _TICK_BITS), _FARTHEST))
+    radius = int(min(threshold * (1 << _TICK_BITS), _FARTHEST))
     places = (groups << _GROUP_BITS) + ticks
     order = np.argsort(places, kind="stable")
     places = places[order]
     cluster, clusters = np.empty(len(order), dtype=np.int64), 0
     while len(order):
-        first, last = np.searchsorted(places, places - reach, "left"), np.searchsorted(places, places + reach, "right")
+        first, last = (
+            np.searchsorted(places, places - radius, "left"),
+            np.searchsorted(places, places + radius, "right"),
+        )
         centers = _first_of_most(last - first, places >> _GROUP_BITS)
         first, last = first[centers], last[centers]
-        inside = _stretches(first, last, len(order))
+        inside = _range_mask(first, last, len(order))
         cluster[order[inside]] = clusters + np.repeat(np.arange(len(centers)), last - first)
         clusters += len(centers)
         order, places = order[~inside], places[~inside]
@@ -130,13 +134,13 @@ def cost_clusters(groups: NDArray[np.int64], costs: NDArray[np.float64], thresho
 
 
 def shares(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Say how many to keep of each cluster: ``max(min(2, size), floor(share * size))``, ``most`` in all or fewer.
+    """Return the number of entries to keep of each cluster: ``max(min(2, size), floor(share * size))``.
 
-    The share is the same for all clusters and as large as can be.
+    The share is the same for all clusters, and the largest for which the numbers sum to at most ``most``.
     """
     if sizes.sum() <= most:
         return sizes
-    least = np.minimum(sizes, LEAST)
+    least = np.minimum(sizes, MIN_KEPT)
     low, high = 0.0, 1.0
     for _ in range(np.finfo(np.float64).nmant):
         middle = (low + high) / 2
@@ -146,7 +150,7 @@ def shares(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 
 def _before(column: NDArray[Any], position: NDArray[np.int32], back: int, missing: float) -> NDArray[Any]:
-    """Give each entry the number of the entry ``back`` places before it in its sentence."""
+    """Return for each entry the value of the entry ``back`` positions before it in its sentence."""
     before = np.full_like(column, missing)
     before[back:] = column[:-back]
     before[position < back] = missing
@@ -154,15 +158,15 @@ def _before(column: NDArray[Any], position: NDArray[np.int32], back: int, missin
 
 
 def _first_of_most(counts: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Find the first place in each group, of groups that follow each other, where the count is the highest."""
+    """Return the first position of the highest count in each group; groups are contiguous."""
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     lengths = np.diff(starts, append=len(groups))
     highest = np.flatnonzero(counts == np.repeat(np.maximum.reduceat(counts, starts), lengths))
     return np.asarray(highest[np.diff(groups[highest], prepend=-1) != 0])
 
 
-def _stretches(first: NDArray[np.int64], last: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
-    """Mark the places from each ``first`` to before its ``last``; stretches do not overlap."""
+def _range_mask(first: NDArray[np.int64], last: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
+    """Return the mask of the half-open ranges from ``first`` to ``last``, which do not overlap."""
     steps = np.zeros(length + 1, dtype=np.int8)
     steps[first] += 1
     steps[last] -= 1
@@ -170,18 +174,18 @@ def _stretches(first: NDArray[np.int64], last: NDArray[np.int64], length: int) -
 
 
 def _draw_shares(cluster: NDArray[np.int64], counts: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw so many of each cluster; return a mask of those drawn."""
+    """Draw ``counts`` entries of each cluster; return their mask."""
     order = rng.permutation(len(cluster))
     order = order[np.argsort(cluster[order], kind="stable")]
-    mine, sizes = cluster[order], np.bincount(cluster)
+    sorted_clusters, sizes = cluster[order], np.bincount(cluster)
     starts = np.cumsum(sizes) - sizes
     keep = np.empty(len(cluster), dtype=np.bool_)
-    keep[order] = np.arange(len(cluster)) - starts[mine] < counts[mine]
+    keep[order] = np.arange(len(cluster)) - starts[sorted_clusters] < counts[sorted_clusters]
     return keep
 
 
 def _refuse_gaps(entries: EntryTable) -> None:
-    """Refuse a store in which the tokens before an entry may be missing."""
+    """Refuse a store in which tokens before an entry are missing."""
     if not len(entries.position):
         return
     new = np.diff(entries.sentence, prepend=-1) != 0
@@ -189,6 +193,6 @@ def _refuse_gaps(entries: EntryTable) -> None:
     gaps = int(np.count_nonzero(entries.position != expected))
     if gaps:
         raise SettingError(
-            f"method: cluster needs the tokens before each entry, but at {gaps:,} places some were pruned before; "
-            "prune the store that this one was made from"
+            f"method: cluster needs the tokens before each entry, but before {gaps:,} entries some are missing; "
+            "cluster the original store, not one that was pruned before"
         )

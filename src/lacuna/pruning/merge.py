@@ -1,6 +1,6 @@
-"""Greedy merging (He et al., 2021; Martins et al., 2022): near entries of the same value become one with a weight.
+"""Greedy merging (He et al., 2021; Martins et al., 2022): merge near entries of the same value into a weighted one.
 
-Knows nothing of how neighbors are found.
+This module does not search for neighbors itself.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.errors import SettingError
-from lacuna.pruning.base import EntryTable, Pruning, chance, count_groups, wanted, within_reach
+from lacuna.pruning.base import EntryTable, Pruning, count_groups, drop_count, limit_drops, seeded_rng
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Visits entries in random order; each takes in those of its neighbors that have its value and stand alone.
+    """Visits entries in random order and merges into each its neighbors that have the same value and weight 1.
 
-    An entry that has taken in others, now or in an earlier merging, is not taken in itself. The survivor keeps its
-    key; its weight is the number of entries it stands for. The visits end when enough entries are gone.
+    An entry into which others were merged, now or before, is not merged itself. It keeps its key; its weight is the
+    number of entries it stands for. The visits end when enough entries are merged.
 
-    :param k: Neighbors looked at. 5 as in the released code of Martins et al.
+    :param k: Number of neighbors considered. The default is that of the released code of Martins et al.
     """
 
     name: ClassVar[str] = "merge"
+    reads_margins: ClassVar[bool] = False
     k: int = 5
 
     def __post_init__(self) -> None:
@@ -34,40 +35,40 @@ class Merge:
             raise SettingError(f"k: got {self.k}; allowed is 1 or more")
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
-        """Merge until enough entries are gone, or no visit is left."""
-        values, rng = entries.values, chance(seed)
-        asked = wanted(ratio, len(values), self.name)
+        """Merge until enough entries are gone or all were visited."""
+        values, rng = entries.values, seeded_rng(seed)
+        asked = drop_count(ratio, len(values), self.name)
         before = np.ones(len(values), np.float32) if entries.weights is None else entries.weights
-        starts, candidates = like_neighbors(values, entries.neighbors(self.k))
+        starts, candidates = same_value_neighbors(values, entries.neighbors(self.k))
         order = rng.permutation(len(values))
         weights = merge_greedily(before, order[starts[order] < starts[order + 1]], starts, candidates, asked)
         keep = weights > 0
-        within_reach(
+        limit_drops(
             asked,
             int(np.count_nonzero(~keep)),
             len(values),
             f"only the {self.k} nearest neighbors of the same value are merged",
-            "ask for less, or look at more neighbors with a larger k",
+            "use a smaller ratio or a larger k",
             clamp,
         )
         groups = {"merged into a neighbor": ~keep, "took in others": weights > before, "as before": weights == before}
         return Pruning(keep, count_groups(keep, groups), weights)
 
 
-def like_neighbors(
+def same_value_neighbors(
     values: NDArray[np.int32], blocks: Iterable[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Keep of all neighbors those of the same value.
+    """Select the neighbors that have the same value as their entry.
 
-    :param blocks: Neighbors of each entry, nearest first, -1 for none; (entries, k), one block after the other.
-    :return: Where the neighbors of each entry start, with the end of the last; and the neighbors.
+    :param blocks: Neighbors of each entry in consecutive blocks (entries, k), nearest first, -1 for none.
+    :return: The offsets of each entry's neighbors, with a final end offset; and the neighbors.
     """
     counts, found, first = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], 0
     for ids in blocks:
         own = values[first : first + len(ids)]
-        like = (ids >= 0) & (values[ids] == own[:, None])
-        counts.append(like.sum(axis=1))
-        found.append(ids[like].astype(np.int32))
+        same = (ids >= 0) & (values[ids] == own[:, None])
+        counts.append(same.sum(axis=1))
+        found.append(ids[same].astype(np.int32))
         first += len(ids)
     return np.cumsum(np.concatenate(counts)), np.concatenate(found)
 
@@ -81,8 +82,8 @@ def merge_greedily(
 ) -> NDArray[np.float32]:
     """Merge entries in this order until ``enough`` are gone; return the new weights, 0 for those gone.
 
-    What a visit may do depends on all the visits before it, so this is a loop; it runs over nothing but pairs of like
-    neighbors, and reads plain buffers, which is quicker than reading single numbers of arrays.
+    Each visit depends on all visits before it, so this is a loop. It runs over pairs of neighbors with the same value
+    only, and reads plain buffers, which is faster than reading single elements of arrays.
     """
     result = weights.copy()
     weight, start, near = result.data, starts.data, neighbors.data

@@ -1,6 +1,6 @@
-"""PLAC, pruning with local correctness: drop known entries in a neighborhood that the model knows; and its reverse.
+"""PLAC, pruning with local correctness (Zhu et al., 2023), and its reverse.
 
-Knows nothing of how margins are measured.
+PLAC drops known entries whose neighbors are known too. This module does not measure margins.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lacuna.errors import SettingError
 from lacuna.pruning.base import (
     EntryTable,
     Pruning,
-    chance,
     count_groups,
     draw,
+    drop_count,
     largest_ratio,
-    wanted,
-    within_reach,
+    limit_drops,
+    seeded_rng,
 )
 
 Order = Literal["random", "highest-margin-first"]
@@ -31,14 +31,15 @@ MIN_MARGINS = (4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Plac:
-    """Drops known entries whose margin is ``min_margin`` or more. Unknown entries stay, whatever their margin.
+    """Drops known entries whose margin is ``min_margin`` or more. Unknown entries are always kept.
 
     :param min_margin: The paper's k_p.
-    :param order: Which of the candidates go: any, as in the paper, or those of the highest margin first, where chance
-        only decides among equal margins.
+    :param order: Which candidates are dropped: random ones, as in the paper, or those of the highest margin first, with
+        random choice among equal margins.
     """
 
     name: ClassVar[str] = "plac"
+    reads_margins: ClassVar[bool] = True
     min_margin: int = 8
     order: Order = "random"
 
@@ -49,12 +50,12 @@ class Plac:
             raise SettingError(f"order: got {self.order!r}; allowed: {', '.join(ORDERS)}")
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
-        """Draw from the known entries of a large margin."""
+        """Draw from the known entries with a large margin."""
         _check_measured(entries, self.min_margin)
         known, margin = entries.known, entries.margin
         candidates = known & (margin >= self.min_margin)
-        count = within_reach(
-            wanted(ratio, len(known), self.name),
+        count = limit_drops(
+            drop_count(ratio, len(known), self.name),
             int(np.count_nonzero(candidates)),
             len(known),
             f"only known entries with a margin of {self.min_margin} or more are dropped",
@@ -62,9 +63,9 @@ class Plac:
             clamp,
         )
         if self.order == "random":
-            keep = draw(candidates, count, chance(seed))
+            keep = draw(candidates, count, seeded_rng(seed))
         else:
-            keep = _draw_highest(margin, candidates, count, chance(seed))
+            keep = _draw_highest(margin, candidates, count, seeded_rng(seed))
         groups = {
             "unknown": ~known,
             f"known, margin below {self.min_margin}": known & ~candidates,
@@ -75,12 +76,15 @@ class Plac:
 
 @dataclass(frozen=True, slots=True)
 class Reverse:
-    """Drops entries whose margin is below ``min_margin``, known or not: what PLAC keeps, to see what it is worth.
+    """Drops entries whose margin is below ``min_margin``, known or not: entries that PLAC keeps.
+
+    Used to measure what these entries are worth.
 
     :param min_margin: The paper's k_p.
     """
 
     name: ClassVar[str] = "reverse"
+    reads_margins: ClassVar[bool] = True
     min_margin: int = 8
 
     def __post_init__(self) -> None:
@@ -88,19 +92,19 @@ class Reverse:
             raise SettingError(f"min_margin: got {self.min_margin}; allowed is 1 or more")
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
-        """Draw from the entries of a small margin."""
+        """Draw from the entries with a small margin."""
         _check_measured(entries, self.min_margin)
         margin = entries.margin
         candidates = margin < self.min_margin
-        count = within_reach(
-            wanted(ratio, len(margin), self.name),
+        count = limit_drops(
+            drop_count(ratio, len(margin), self.name),
             int(np.count_nonzero(candidates)),
             len(margin),
             f"only entries with a margin below {self.min_margin} are dropped",
             _ratios({most: int(np.count_nonzero(margin < most)) for most in MIN_MARGINS}, len(margin)),
             clamp,
         )
-        keep = draw(candidates, count, chance(seed))
+        keep = draw(candidates, count, seeded_rng(seed))
         groups = {
             f"unknown, margin below {self.min_margin}": candidates & ~entries.known,
             f"known, margin below {self.min_margin}": candidates & entries.known,
@@ -113,14 +117,14 @@ def _check_measured(entries: EntryTable, min_margin: int) -> None:
     if min_margin > entries.max_margin:
         raise SettingError(
             f"min_margin: got {min_margin}, but margins were measured only up to {entries.max_margin}; "
-            f"ask for less, or measure them again with: lacuna margin STORE --max-margin {min_margin}"
+            f"use a smaller one, or measure them again with: lacuna margin STORE --max-margin {min_margin}"
         )
 
 
 def _draw_highest(
     margin: NDArray[np.uint16], candidates: NDArray[np.bool_], count: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Take the candidates of the highest margin, of equals any; return a mask of all the entries not taken."""
+    """Drop the candidates of the highest margin, random ones among equals; return the mask of all kept entries."""
     rows = rng.permutation(np.flatnonzero(candidates))
     rising = rows[np.argsort(margin[rows], kind="stable")]
     keep = np.ones(len(candidates), dtype=np.bool_)
@@ -129,6 +133,6 @@ def _draw_highest(
 
 
 def _ratios(possible: dict[int, int], entries: int) -> str:
-    """Say which ratio each threshold allows."""
+    """List the largest ratio of each threshold."""
     each = ", ".join(f"{largest_ratio(count, entries)} with {margin}" for margin, count in possible.items())
-    return f"ask for less, or choose another min_margin (the largest ratio is {each})"
+    return f"use a smaller ratio, or another min_margin (the largest ratio is {each})"

@@ -1,4 +1,8 @@
-"""A store as pruners see it: columns, margins and neighbors, each read when it is first asked for."""
+"""Apply a pruner to a store and write the smaller store.
+
+:class:`StoreEntries` is the view of the store that the pruner gets; its margins and neighbors are read when first used.
+This module does not know how a pruner chooses.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +33,20 @@ from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_folder, check_unused
 from lacuna.index import build_index, open_index
 from lacuna.index.base import check_seed
+from lacuna.index.distances import leave_self_out
 from lacuna.index.kinds import AUTO, choose_kind
 from lacuna.margin import Margins, read_margins
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning.base import Group, Pruner, Pruning
 from lacuna.version import __version__
 
-# Queries sent to the index at once: many, because exact search may read all keys from disk for each batch.
+# Queries per search: a large batch, because exact search may read all keys from disk for each.
 _QUERIES = 8192
 
 
 @dataclass(frozen=True, eq=False)
 class StoreEntries:
-    """The :class:`~lacuna.pruning.base.EntryTable` of a store."""
+    """Lazy view of a store's columns, margins and neighbors: an :class:`~lacuna.pruning.base.EntryTable`."""
 
     store: Store
     progress: Progress
@@ -53,12 +58,12 @@ class StoreEntries:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Whether the model alone says the value."""
+        """Whether the model predicts the value."""
         return self.store.known
 
     @property
     def log_p_gold(self) -> NDArray[np.float32]:
-        """Natural log-probability that the model gives the value."""
+        """Natural log-probability of the value under the model."""
         return self.store.log_p_gold
 
     @property
@@ -68,22 +73,22 @@ class StoreEntries:
 
     @property
     def position(self) -> NDArray[np.int32]:
-        """The place of the value in its sentence."""
+        """Position of the value in its sentence."""
         return self.store.position
 
     @property
     def weights(self) -> NDArray[np.float32] | None:
-        """How many entries each stands for."""
+        """Number of original entries that each entry stands for."""
         return self.store.weights
 
     @property
     def margin(self) -> NDArray[np.uint16]:
-        """The knowledge margins, which must have been measured."""
+        """The knowledge margins; an error if they were not measured."""
         return self._margins.values
 
     @property
     def max_margin(self) -> int:
-        """Up to where they were measured."""
+        """Bound of the measured margins."""
         return self._margins.manifest.max_margin
 
     @cached_property
@@ -91,54 +96,56 @@ class StoreEntries:
         return read_margins(self.store)
 
     def neighbors(self, k: int) -> Iterator[NDArray[np.int64]]:
-        """Search the store's own index for the neighbors of every entry."""
+        """Search the store's index for the neighbors of every entry."""
         index = open_index(self.store)
         self.progress.start("finding neighbors", self.store.entries, "entries")
         for first, block in self.store.keys.blocks(_QUERIES):
-            found = index.search(block.astype(np.float32), k + 1).ids
-            yield without_self(found, np.arange(first, first + len(block)))
+            found = index.search(block.astype(np.float32), k + 1)
+            yield leave_self_out(found, np.arange(first, first + len(block))).ids
             self.progress.advance(len(block))
         self.progress.finish()
 
 
-def without_self(ids: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Drop each entry from its own neighbors; where it was not found, the farthest goes instead."""
-    out: NDArray[np.bool_] = ids == own[:, None]
-    out[:, -1] |= ~out.any(axis=1)
-    return ids[~out].reshape(len(ids), ids.shape[1] - 1)
-
-
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """What was pruned.
+    """The result of pruning.
 
-    :param into: The folder of the new store.
-    :param entries: Entries of the store it was made from.
-    :param settings: Method, ratio asked for, seed, and the settings of the method.
-    :param groups: The entries by what the method saw in them, and what became of each group.
-    :param index: The kind of the new store's index.
+    :param store: The smaller store, opened.
+    :param entries: Number of entries of the original store.
+    :param settings: Method, requested ratio, seed, and the settings of the method.
+    :param groups: Kept and dropped entries by the property that the method decides by.
+    :param index: Kind of the new store's index; ``None`` without one.
     """
 
-    into: Path
+    store: Store
     entries: int
-    kept: int
     settings: dict[str, Any]
     groups: dict[str, Group]
     index: str | None
     seconds: float
 
     @property
+    def into(self) -> Path:
+        """Folder of the smaller store."""
+        return self.store.path
+
+    @property
+    def kept(self) -> int:
+        """Number of entries kept."""
+        return self.store.entries
+
+    @property
     def dropped(self) -> int:
-        """Entries that are gone."""
+        """Number of entries dropped."""
         return self.entries - self.kept
 
     @property
     def ratio(self) -> float:
-        """The share that is gone."""
+        """Share of the entries dropped."""
         return self.dropped / self.entries
 
     def as_json(self) -> dict[str, Any]:
-        """Give the report as JSON has it."""
+        """Return the report as JSON."""
         return {
             "entries": self.entries,
             "kept": self.kept,
@@ -165,14 +172,15 @@ def prune_store(
     index: str | None = AUTO,
     progress: Progress = SILENT,
 ) -> PruneReport:
-    """Write a smaller store, with an index, into a new folder; the same seed gives the same files.
+    """Write a smaller store with an index into a new folder; the same seed gives the same files.
 
-    :param pruner: What chooses the entries to keep, as ``Plac(min_margin=8)``.
-    :param into: A folder that does not exist or is empty. It appears when all is done.
-    :param ratio: The share of entries to drop.
-    :param seed: Decides which entries are drawn, and all chance inside the index.
-    :param clamp: Drop as many as the method can if ``ratio`` is too much, instead of raising an error.
-    :param index: The kind of index to make; ``None`` for none.
+    :param pruner: Chooses the entries to drop, e.g. ``Plac(min_margin=8)``.
+    :param into: A folder that does not exist or is empty. It appears once the store is complete.
+    :param ratio: Share of the entries to drop.
+    :param seed: Seed of the pruner and of the index.
+    :param clamp: If the method cannot drop ``ratio``, drop as many entries as it can instead of raising an error.
+    :param index: Kind of index to build; ``None`` for none.
+    :return: The report, with the opened store in ``report.store``.
     """
     started, folder = time.monotonic(), Path(into)
     _check_place(folder, store)
@@ -182,21 +190,22 @@ def prune_store(
     if not kept:
         raise SettingError(f"{store.path}: all {store.entries:,} entries would be dropped; drop fewer of them")
     if index is not None:
-        choose_kind(index, kept, store.dimension)  # refuses what is no kind, before anything is written
+        choose_kind(index, kept, store.dimension)  # refuses an unknown kind before anything is written
     settings = {"method": pruner.name, "ratio": ratio, "seed": seed, "clamp": clamp, **asdict(pruner)}
     kind = None
     with writing(folder), atomic_folder(folder) as temporary:
         _write_store(store, pruning, settings, temporary, progress)
         if index is not None:
             kind = build_index(open_store(temporary), index, seed=seed, progress=progress).manifest.kind
-    return PruneReport(folder, store.entries, kept, settings, dict(pruning.groups), kind, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return PruneReport(open_store(folder), store.entries, settings, dict(pruning.groups), kind, seconds)
 
 
 def _check_place(folder: Path, store: Store) -> None:
-    """Refuse a folder that is in use, or part of the store itself."""
+    """Refuse a folder that is in use or inside the store."""
     check_unused(folder, StoreError)
     if store.path.resolve() in folder.resolve().parents:
-        raise StoreError(f"{folder}: lies inside the store {store.path}, which stays as it is; name another folder")
+        raise StoreError(f"{folder}: is inside the store {store.path}, which must not change; name another folder")
 
 
 def _write_store(store: Store, pruning: Pruning, settings: dict[str, Any], folder: Path, progress: Progress) -> None:
@@ -225,10 +234,10 @@ def _write_store(store: Store, pruning: Pruning, settings: dict[str, Any], folde
 def _write_shard(
     store: Store, number: int, keep: NDArray[np.bool_], weights: NDArray[np.float32] | None, folder: Path
 ) -> ShardRecord:
-    """Write the rows of a shard that stay.
+    """Write the kept rows of a shard.
 
-    The files are mapped anew and let go at the end: pages that were read through the store's own map would stay in
-    memory as long as the store is open.
+    The files are mapped again and released at the end: pages read through the store's own map would stay in memory as
+    long as the store is open.
     """
     home, shard = shard_folder(store.path, number), store.manifest.shards[number]
     for name, record in shard.files.items():

@@ -1,4 +1,4 @@
-"""Showing an experiment to people: one page of HTML, and its figures as files."""
+"""Reports of experiments: one HTML page, and its figures as files."""
 
 from lacuna.reports.page import Report, write_report
 

@@ -1,136 +1,32 @@
-"""What the plot of a table draws, as data: series of points, and what to say of each. Knows nothing of drawing."""
+"""Drawing of charts with matplotlib, as SVG and PNG.
+
+Importing this module needs the extra ``[reports]``; nothing else in Lacuna imports matplotlib.
+"""
 
 from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.container import BarContainer
-from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
-from matplotlib.ticker import Formatter, MaxNLocator, PercentFormatter, ScalarFormatter, StrMethodFormatter
-
-from lacuna.analysis.tables import Cell, Column, Plot, Table, format_cell
-from lacuna.errors import ReportError
+from lacuna.analysis.tables import Column, Plot, Table
+from lacuna.errors import needs_extra
+from lacuna.reports.chart import Chart, chart_of
 from lacuna.reports.svg import finish
 
-_CROWDED = 4  # times the first step is the last one
+with needs_extra("reports", "drawing figures"):
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import Formatter, MaxNLocator, PercentFormatter, ScalarFormatter, StrMethodFormatter
 
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A value to draw.
-
-    :param value: As people read it, with its mark.
-    :param label: The value and what it is the value of.
-    """
-
-    x: float
-    y: float
-    value: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Values that belong together, from left to right."""
-
-    name: str
-    points: tuple[Point, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """All that is drawn.
-
-    :param places: Names of what is along x, at 0, 1, 2 ...; ``None`` if x is a number like any other.
-    :param x: Says how numbers along x are written.
-    :param y: The same for y; the first of several.
-    """
-
-    places: tuple[str, ...] | None
-    series: tuple[Series, ...]
-    x: Column
-    y: Column
-
-
-def chart_of(table: Table, plot: Plot) -> Chart:
-    """Pick out of a table what its plot shows; cells without a value are left out.
-
-    :raises ReportError: The plot draws nothing, or text, or two bars at one place.
-    """
-    if not plot.y:
-        raise ReportError(f"table {table.name}: its plot draws no column; name one or more as y")
-    columns = {column.name: number for number, column in enumerate(table.columns)}
-    x = columns[plot.x]
-    places = _places(plot, [row[x] for row in table.rows], table.columns[x])
-    found: dict[str, list[Point]] = {}
-    for number, row in enumerate(table.rows):
-        if (cell := row[x]) is None:
-            continue
-        at, group = _shown(table, number, x), "" if plot.group is None else _shown(table, number, columns[plot.group])
-        position = float(cell) if places is None else float(places.index(at))
-        for name in plot.y:
-            if (y := row[columns[name]]) is None:
-                continue
-            series_name = ", ".join(filter(None, (group, _printable(name) if len(plot.y) > 1 else "")))
-            value = _shown(table, number, columns[name]) + _printable(table.marks.get((number, columns[name]), ""))
-            label = f"{', '.join(filter(None, (series_name, at)))}: {value}"
-            if isinstance(y, str):
-                raise ReportError(f"table {table.name}: its plot draws {label!r}; allowed are numbers")
-            found.setdefault(series_name, []).append(Point(position, float(y), value, label))
-    series = tuple(Series(name, tuple(sorted(points, key=_from_left))) for name, points in found.items())
-    if plot.kind == "bars":
-        _check_apart(table, series)
-    return Chart(places, series, table.columns[x], table.columns[columns[plot.y[0]]])
-
-
-def _places(plot: Plot, cells: Sequence[Cell], column: Column) -> tuple[str, ...] | None:
-    """Name the places along x, numbers by size; ``None`` if they are numbers that are best drawn where they are."""
-    named = [cell for cell in cells if cell is not None]
-    numbers = sorted({cell for cell in named if not isinstance(cell, str)})
-    all_numbers = not any(isinstance(cell, str) for cell in named)
-    if all_numbers and plot.kind == "lines" and not _crowds(numbers):
-        return None
-    return tuple(dict.fromkeys(_printable(format_cell(cell, column)) for cell in (numbers if all_numbers else named)))
-
-
-def _crowds(numbers: Sequence[float]) -> bool:
-    """Tell numbers like 1, 2, 4, 8 ..., the first of which would run into each other at the left."""
-    gaps = [right - left for left, right in pairwise(numbers)]
-    return bool(gaps) and gaps == sorted(gaps) and gaps[-1] >= _CROWDED * gaps[0]
-
-
-def _check_apart(table: Table, series: Sequence[Series]) -> None:
-    for one in series:
-        for left, right in pairwise(one.points):
-            if left.x == right.x:
-                raise ReportError(f"table {table.name}: its plot has a second bar at {right.label!r}; one is allowed")
-
-
-def _from_left(point: Point) -> float:
-    return point.x
-
-
-def _shown(table: Table, row: int, column: int) -> str:
-    return _printable(format_cell(table.rows[row][column], table.columns[column]))
-
-
-def _printable(text: str) -> str:
-    # Control characters and halves of surrogate pairs have no place in XML.
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
-# After Okabe and Ito, whose colors people see apart whatever their color vision; darker, to stand out from paper.
+# The palette of Okabe and Ito, which is safe for color-blind readers, darkened for contrast with white paper.
 PALETTE = ("#0067a5", "#cc8400", "#00936b", "#c0649a", "#4699d1", "#b04400")
 INK, MUTED, RULE, PAPER = "#24292f", "#57606a", "#d8dee4", "#ffffff"
-# The CSS variables that a page may set to draw in colors of its own.
+# CSS variables by which a page can replace the colors.
 THEME = {color: f"series-{number}" for number, color in enumerate(PALETTE, 1)} | {
     INK: "ink",
     MUTED: "muted",
@@ -153,13 +49,13 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.spines.top": False,
     "figure.constrained_layout.h_pad": 0.1,
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib, so that a figure is the same everywhere
+    "font.family": ["DejaVu Sans"],  # part of matplotlib, so that figures are the same on every machine
     "font.size": 9.5,
     "grid.color": RULE,
     "grid.linewidth": 0.8,
     "hatch.linewidth": 0.7,
     "legend.frameon": False,
-    "legend.handlelength": 3.0,  # a whole dash on both sides of the marker
+    "legend.handlelength": 3.0,  # long enough to show the dash pattern on both sides of the marker
     "lines.linewidth": 1.6,
     "lines.markeredgecolor": PAPER,
     "lines.markeredgewidth": 0.8,
@@ -167,23 +63,23 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lacuna",
     "text.color": INK,
-    "text.parse_math": False,  # names may hold dollar signs
+    "text.parse_math": False,  # names may contain dollar signs
     "xtick.color": MUTED,
     "xtick.major.size": 0,
     "ytick.color": MUTED,
     "ytick.major.size": 0,
 }
 
-_BAR_GROUP = 0.8  # the width of all bars of a place
-_CHARACTERS = 84  # that fit side by side
-_LONGEST = 40  # characters of a name, which stands in full where the point tells its value
+_BAR_GROUP = 0.8  # width of all bars at one position
+_CHARACTERS = 84  # characters that fit in the width of a figure
+_LONGEST = 40  # characters of a shortened name; the label of a point has the full name
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A drawn table.
 
-    :param inline: The SVG for use inside HTML, its colors variables of :data:`THEME`.
+    :param inline: The SVG as markup inside HTML, with the CSS variables of :data:`THEME` as colors.
     """
 
     svg: bytes
@@ -192,7 +88,7 @@ class Figure:
 
 
 def draw(table: Table, plot: Plot) -> Figure | None:
-    """Draw a table; ``None`` if it holds no value to draw.
+    """Draw the plot of a table; ``None`` if the table has no values.
 
     :raises ReportError: The plot does not fit the table.
     """
@@ -225,7 +121,7 @@ def _point_id(series: int, place: int) -> str:
 def _draw_bars(axes: Axes, chart: Chart) -> list[BarContainer]:
     width = _BAR_GROUP / len(chart.series)
     widths = [len(point.value) + 1 for series in chart.series for point in series.points]
-    labeled = len(widths) * max(widths) <= _CHARACTERS  # else they would touch each other
+    labeled = len(widths) * max(widths) <= _CHARACTERS  # otherwise the labels would overlap
     drawn = []
     for number, series in enumerate(chart.series):
         offset = (number - (len(chart.series) - 1) / 2) * width
@@ -253,7 +149,7 @@ def _draw_lines(axes: Axes, chart: Chart) -> list[Line2D]:
         dashes = _DASHES[number % len(_DASHES)]
         x, y = [point.x for point in series.points], [point.y for point in series.points]
         axes.plot(x, y, color=look["color"], linestyle=dashes)
-        for place, point in enumerate(series.points):  # one by one: each marker has a name of its own
+        for place, point in enumerate(series.points):  # one by one, because each marker has its own id
             axes.plot([point.x], [point.y], **look, linestyle="none", gid=_point_id(number, place))
         drawn.append(Line2D([], [], **look, linestyle=dashes))
     return drawn
@@ -271,9 +167,9 @@ def _label(axes: Axes, plot: Plot, chart: Chart) -> None:
 
 
 def _name_places(axes: Axes, names: list[str]) -> None:
-    room = max(_CHARACTERS // len(names) - 2, 1)
-    wrapped = [textwrap.fill(name, room, break_long_words=False) for name in names]
-    slanted = any(len(line) > room for name in wrapped for line in name.splitlines())
+    width = max(_CHARACTERS // len(names) - 2, 1)
+    wrapped = [textwrap.fill(name, width, break_long_words=False) for name in names]
+    slanted = any(len(line) > width for name in wrapped for line in name.splitlines())
     axes.set_xticks(range(len(names)), names if slanted else wrapped)
     if slanted:
         axes.tick_params(axis="x", labelrotation=35)
@@ -294,7 +190,7 @@ def _add_legend(axes: Axes, handles: list[Any], names: list[str]) -> None:
     legend = axes.legend(
         handles, [""] * len(names), loc="lower left", bbox_to_anchor=(0, 1.01), ncols=columns, borderaxespad=0
     )
-    # Set afterwards: matplotlib leaves out what begins with an underscore.
+    # Set afterwards: matplotlib omits labels that begin with an underscore.
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_text(_short(name))
 

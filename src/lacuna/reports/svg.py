@@ -1,6 +1,6 @@
-"""Finishing an SVG that matplotlib wrote: points that tell their value, ids of its own, nothing from outside.
+"""Post-processing of matplotlib's SVG: titles on points, prefixed ids, no external references.
 
-Knows nothing of tables.
+This module does not know tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HREF = "{http://www.w3.org/1999/xlink}href"
 
 @dataclass(frozen=True)
 class FinishedSvg:
-    """An SVG to be written to a file, or into HTML."""
+    """An SVG for a file or for an HTML page."""
 
     root: etree._Element
 
@@ -26,9 +26,9 @@ class FinishedSvg:
         return etree.tostring(self.root, xml_declaration=True, encoding="utf-8") + b"\n"
 
     def inline(self, theme: Mapping[str, str]) -> str:
-        """Return markup for inside an HTML page, without XML's namespaces and as wide as its place.
+        """Return markup for an HTML page: without XML namespaces, as wide as its container.
 
-        :param theme: By color, the CSS variable that stands for it where the page sets it.
+        :param theme: CSS variables by the color that they replace.
         """
         root = copy.deepcopy(self.root)
         for name in ("width", "height"):
@@ -44,18 +44,18 @@ class FinishedSvg:
 
 
 def finish(svg: bytes, prefix: str, titles: Mapping[str, str], label: str) -> FinishedSvg:
-    """Read what matplotlib wrote and make it ours.
+    """Post-process an SVG of matplotlib.
 
-    :param prefix: Goes before every id, so that figures can share a page.
-    :param titles: By the id of an element, what is shown over it.
-    :param label: What the whole figure is called.
+    :param prefix: Prefix of every id, so that one page can hold several figures.
+    :param titles: Tooltips by the id of the element.
+    :param label: Accessible name of the figure.
     """
     root = etree.fromstring(svg, etree.XMLParser(remove_comments=True, resolve_entities=False))
     for unwanted in [*root.iter(f"{_SVG}metadata"), *root.iter(f"{_SVG}style")]:
         parent = unwanted.getparent()
         if parent is not None:
             parent.remove(unwanted)
-    root.set("style", "stroke-linejoin: round; stroke-linecap: butt")  # all that the style element said
+    root.set("style", "stroke-linejoin: round; stroke-linecap: butt")  # the content of the removed style element
     root.set("role", "img")
     root.set("aria-label", label)
     for element in list(root.iter()):
@@ -81,7 +81,7 @@ def _rename(element: etree._Element, prefix: str) -> None:
 
 
 def _move_colors(element: etree._Element, theme: Mapping[str, str]) -> None:
-    """Write colors as CSS variables; these work in the style of an element only, not in its attributes."""
+    """Replace colors by CSS variables, which work in style attributes only."""
     style = element.get("style", "")
     for name in ("fill", "stroke"):
         color = element.get(name, "")

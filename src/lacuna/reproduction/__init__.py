@@ -1,6 +1,7 @@
-"""The paper in one command: an experiment file becomes stores, systems, tables and findings."""
+"""Reproduce the paper: one experiment file gives memories, systems, tables and checked claims."""
 
-from lacuna.reproduction.experiment import ExperimentFile, read_experiment
+from lacuna.reproduction.claims import CheckedClaim
+from lacuna.reproduction.experiment import Experiment, read_experiment
 from lacuna.reproduction.pipeline import Reproduction, reproduce
 
-__all__ = ["ExperimentFile", "Reproduction", "read_experiment", "reproduce"]
+__all__ = ["CheckedClaim", "Experiment", "Reproduction", "read_experiment", "reproduce"]

@@ -1,4 +1,7 @@
-"""An experiment as a file: YAML, read strictly, with every default written once. Knows nothing of how it is run."""
+"""Experiment files: strict YAML with all settings and defaults, and the sentence pairs they name.
+
+This module does not run experiments.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,18 @@ from lacuna.records import Languages, SentencePair
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 FinetuneMethod = Literal["full", "lora"]
-PRUNERS = ("random", "cluster", "merge", "known", "plac")
 
 
-class _Part(BaseModel):
+class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class CorpusPart(_Part):
-    """Where the sentences come from: files below the data folder, or a domain that ``lacuna fetch`` knows.
+class CorpusSection(_Section):
+    """Source of the sentence pairs: files in the data folder, or a domain of ``lacuna fetch``.
 
-    :param train: With or without the suffix, as in ``koran/train``.
-    :param clean: Drop training pairs of no use, as ``lacuna build`` does.
+    :param fetch: Name of the domain.
+    :param train: Path with or without its suffix, as in ``koran/train``; ``dev`` and ``test`` too.
+    :param clean: Clean the training pairs as ``lacuna build`` does.
     """
 
     fetch: str | None = None
@@ -43,21 +46,21 @@ class CorpusPart(_Part):
     clean: bool = True
 
     @model_validator(mode="after")
-    def _one_way(self) -> CorpusPart:
+    def _files_or_fetch(self) -> CorpusSection:
         files = (self.train, self.dev, self.test)
         if (self.fetch is None and None in files) or (self.fetch is not None and any(files)):
             raise ValueError("give train, dev and test, or fetch")
         return self
 
 
-class SizeLimits(_Part):
-    """How much of everything; without a number, all of it.
+class LimitsSection(_Section):
+    """Sample sizes; ``None`` means no limit.
 
-    :param train: Training pairs that go into the memory, drawn at random.
-    :param dev: Dev pairs that combiners are fitted to.
+    :param train: Training pairs in the memory, drawn at random.
+    :param dev: Dev pairs for fitting combiners.
     :param test: Test pairs.
-    :param repeats: Test pairs of what repeats the main comparison: further seeds, other k.
-    :param curve: Dev pairs that are translated for the curve over pruning ratios.
+    :param repeats: Test pairs for the other seeds and the table by k.
+    :param curve: Dev pairs translated for the curve over pruning ratios.
     :param accuracy: Dev tokens whose margin is measured.
     """
 
@@ -69,20 +72,20 @@ class SizeLimits(_Part):
     accuracy: Count = 20_000
 
 
-class MarginPart(_Part):
-    """How margins are measured; see ``lacuna margin``."""
+class MarginSection(_Section):
+    """Measurement of margins; see ``lacuna margin``."""
 
     max_margin: Count = 2048
     approximate: bool = False
 
 
-class PruningPart(_Part):
-    """What is dropped.
+class PruningSection(_Section):
+    """Pruning settings.
 
-    :param min_margin: PLAC's, in the main table.
-    :param ratio: Of the main table, for every method; less where PLAC cannot drop so much.
-    :param min_margins: PLAC's, on the curve.
-    :param ratios: On the curve, and of reverse pruning.
+    :param min_margin: ``min_margin`` of PLAC in the main table.
+    :param ratio: Ratio of every method in the main table; less if PLAC cannot drop as much.
+    :param min_margins: ``min_margin`` values of PLAC on the curve.
+    :param ratios: Ratios of the curve, and of reverse pruning.
     """
 
     min_margin: Count = 4
@@ -91,20 +94,20 @@ class PruningPart(_Part):
     ratios: tuple[Share, ...] = (0.1, 0.2, 0.3, 0.4)
 
 
-class AdaptivePart(_Part):
-    """Adaptive kNN-MT; without a temperature, a few are tried on dev."""
+class AdaptiveSection(_Section):
+    """Adaptive kNN-MT; without a temperature, several are tried on dev."""
 
     k: Count = 8
     temperature: Annotated[float, Field(gt=0)] | None = None
     ks: tuple[Count, ...] = (4, 8, 16, 32)
 
 
-class FinetunePart(_Part):
+class FinetuneSection(_Section):
     """Fine-tuning; see ``lacuna finetune``.
 
     :param methods: ``full`` trains all weights, ``lora`` adapters.
-    :param hours: The most that each may take.
-    :param learning_rates: By method; one that is not named has the default of ``lacuna finetune``.
+    :param hours: Time limit of each method.
+    :param learning_rates: By method; the default is that of ``lacuna finetune``.
     """
 
     methods: tuple[FinetuneMethod, ...] = ("full",)
@@ -112,16 +115,16 @@ class FinetunePart(_Part):
     learning_rates: dict[FinetuneMethod, Annotated[float, Field(gt=0)]] = {}
 
 
-class ExperimentFile(_Part):
-    """Everything that decides an experiment.
+class Experiment(_Section):
+    """All settings of an experiment.
 
-    :param title: What the report is called.
+    :param title: Heading of the report.
     :param note: A sentence about the data, for the report.
-    :param paper: The domain of the paper whose figures stand beside ours.
-    :param model: A folder or a hub name; without it, the bundled one.
-    :param index: Kind of index, of the whole memory and of pruned ones.
-    :param comet: COMET model, as ``wmt20-comet-da``; without it, no COMET.
-    :param seeds: Of pruning and fitting; the first is the main table's.
+    :param paper: Domain of the paper whose figures are shown next to ours.
+    :param model: A folder or a hub name; ``None`` for the bundled model.
+    :param index: Kind of index of all memories.
+    :param comet: COMET model, such as ``wmt20-comet-da``; ``None`` for no COMET.
+    :param seeds: Seeds of pruning and fitting; the main table uses the first.
     """
 
     title: str
@@ -129,20 +132,20 @@ class ExperimentFile(_Part):
     paper: str | None = None
     languages: str
     model: str | None = None
-    corpus: CorpusPart
-    limits: SizeLimits = SizeLimits()
+    corpus: CorpusSection
+    limits: LimitsSection = LimitsSection()
     index: str = "auto"
-    margin: MarginPart = MarginPart()
-    pruning: PruningPart = PruningPart()
-    adaptive: AdaptivePart = AdaptivePart()
-    finetune: FinetunePart = FinetunePart()
+    margin: MarginSection = MarginSection()
+    pruning: PruningSection = PruningSection()
+    adaptive: AdaptiveSection = AdaptiveSection()
+    finetune: FinetuneSection = FinetuneSection()
     comet: str | None = None
     beam: Count = 5
     length_penalty: float = 1.0
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (1, 2, 3)
 
     @model_validator(mode="after")
-    def _known_names(self) -> ExperimentFile:
+    def _known_names(self) -> Experiment:
         try:
             Languages.parse(self.languages)
             paper_of(self.paper)
@@ -153,21 +156,21 @@ class ExperimentFile(_Part):
         return self
 
 
-def read_experiment(path: str | Path) -> ExperimentFile:
-    """Read an experiment.
+def read_experiment(path: str | Path) -> Experiment:
+    """Read an experiment file.
 
-    :raises SettingError: The file is not YAML, or has a setting that is missing, unknown or of another kind.
+    :raises SettingError: The file is not YAML, or a setting is missing, unknown or of the wrong type.
     """
     try:
         content: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingError(f"{path}: cannot be read ({error.strerror}); name an experiment file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path}: not YAML ({' '.join(str(error).split())}); mend that line") from error
+        raise SettingError(f"{path}: not YAML ({' '.join(str(error).split())}); fix that line") from error
     if not isinstance(content, dict):
         raise SettingError(f"{path}: got {type(content).__name__}; an experiment is a mapping of settings")
     try:
-        return ExperimentFile.model_validate(content)
+        return Experiment.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -177,14 +180,15 @@ def read_experiment(path: str | Path) -> ExperimentFile:
 
 
 PARTS = ("train", "dev", "test")
-_SEED = 1  # of draws: the sentences stay the same under every seed of the experiment
+_SEED = 1  # fixed, so that every seed of an experiment uses the same sentences
 
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """Some sentence pairs, known by a hash of their text.
+    """Sentence pairs with a hash of their text.
 
-    :param found: Pairs of the file, before cleaning and drawing.
+    :param key: The hash.
+    :param found: Number of pairs in the file, before cleaning and sampling.
     """
 
     pairs: list[SentencePair]
@@ -205,13 +209,11 @@ class Sentences:
         return [pair.target for pair in self.pairs]
 
 
-def read_sentences(
-    experiment: ExperimentFile, data: Path, into: Path, progress: Progress = SILENT
-) -> dict[str, Sentences]:
+def read_sentences(experiment: Experiment, data: Path, into: Path, progress: Progress = SILENT) -> dict[str, Sentences]:
     """Read training, dev and test pairs.
 
-    :param data: The folder that the file names in the experiment are relative to.
-    :param into: Where a domain is fetched to.
+    :param data: Base folder of the files named in the experiment.
+    :param into: Folder for a fetched domain.
     """
     languages, corpus, limits = Languages.parse(experiment.languages), experiment.corpus, experiment.limits
     if corpus.fetch is not None:
@@ -226,7 +228,7 @@ def read_sentences(
 
 
 def as_sentences(pairs: Sequence[SentencePair], found: int | None = None) -> Sentences:
-    """Hash the texts of some pairs."""
+    """Hash the texts of sentence pairs."""
     digest = xxhash.xxh3_128()
     for pair in pairs:
         digest.update(f"{pair.source}\0{pair.target}\0".encode())
@@ -234,7 +236,7 @@ def as_sentences(pairs: Sequence[SentencePair], found: int | None = None) -> Sen
 
 
 def draw(sentences: Sentences, most: int | None) -> Sentences:
-    """Draw at most so many pairs, in their order; always the same ones."""
+    """Draw at most ``most`` pairs, always the same ones, in their original order."""
     if most is None or len(sentences) <= most:
         return sentences
     return as_sentences(draw_pairs(sentences.pairs, most, _SEED), sentences.found)
@@ -247,15 +249,15 @@ def _read(path: Path, languages: Languages, most: int | None, *, cleaned: bool) 
 
 
 def _find(path: Path, languages: Languages) -> Path:
-    """Find a corpus by its name with or without a suffix: ``train.tsv.xz``, or ``train.de`` and ``train.en``."""
-    suffixes = [suffix + pressed for suffix in BILINGUAL_SUFFIXES for pressed in ("", *COMPRESSIONS)]
+    """Find a corpus by its name without a suffix: ``train.tsv.xz``, or ``train.de`` and ``train.en``."""
+    suffixes = [suffix + packed for suffix in BILINGUAL_SUFFIXES for packed in ("", *COMPRESSIONS)]
     for suffix in ("", *suffixes):
         file = path.with_name(path.name + suffix)
         if file.is_file():
             return file
     if any(path.parent.glob(f"{path.name}.{languages.source}*")):
-        return path  # the prefix of two plain files, which the reader finds
+        return path  # prefix of two plain files, which the reader accepts
     both = f"{path.name}.{languages.source} and {path.name}.{languages.target}"
     raise CorpusError(
-        f"{path}: no corpus of that name; needed is {path.name}.tsv, or {both}: name the folder with --data"
+        f"{path}: no corpus of that name; expected {path.name}.tsv, or {both}: name the folder with --data"
     )

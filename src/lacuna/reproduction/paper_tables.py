@@ -1,4 +1,7 @@
-"""The paper's tables from an experiment's results, with the paper's figures beside ours. Computes nothing anew."""
+"""The paper's tables, filled with the results of an experiment next to the figures of the paper.
+
+This module formats results; it does not compute any.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from lacuna.analysis.paper import BASE as PAPER_BASE
 from lacuna.analysis.paper import FINETUNED, PaperDomain, PaperScore
 from lacuna.analysis.tables import Cell, Column, Plot, Table
 from lacuna.evaluation.scores import LEVEL
-from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, Line, Results
-from lacuna.reproduction.experiment import ExperimentFile, Sentences
+from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, ComparisonResults, SystemResult
+from lacuna.reproduction.experiment import Experiment, Sentences
 
 TITLES = {
     "base": "Base",
@@ -30,7 +33,7 @@ _STAR = "*: significantly below the whole memory (paired bootstrap, one-sided, p
 
 
 def data_table(sentences: Mapping[str, Sentences], paper: PaperDomain | None) -> Table:
-    """Count sentence pairs: of the files, those used, and the paper's."""
+    """Count the sentence pairs found, the pairs used, and those of the paper."""
     rows: list[tuple[Cell, ...]] = [
         (part, each.found, len(each), getattr(paper, part) if paper else None) for part, each in sentences.items()
     ]
@@ -38,30 +41,33 @@ def data_table(sentences: Mapping[str, Sentences], paper: PaperDomain | None) ->
     return Table("data", "Sentence pairs", columns, tuple(rows), paper="Tables 1 and 4")
 
 
-def settings_table(experiment: ExperimentFile, results: Results, paper: PaperDomain | None) -> Table:
-    """List the settings of the main comparison, and the paper's."""
+def settings_table(experiment: Experiment, results: ComparisonResults, paper: PaperDomain | None) -> Table:
+    """List the settings of the main comparison next to those of the paper."""
     adaptive, pruning = experiment.adaptive, experiment.pruning
     rows: tuple[tuple[Cell, ...], ...] = (
         ("min_margin (k_p)", pruning.min_margin, paper.min_margin if paper else None),
-        ("ratio asked for", pruning.ratio, paper.ratio if paper else None),
-        ("ratio dropped", round(results.ratio, 4), paper.ratio if paper else None),
+        ("requested ratio", pruning.ratio, paper.ratio if paper else None),
+        ("ratio", round(results.ratio, 4), paper.ratio if paper else None),
         ("neighbors (k_a)", adaptive.k, paper.k if paper else None),
         ("temperature", adaptive.temperature, paper.temperature if paper else None),
         ("max_margin", experiment.margin.max_margin, 2048),
     )
     columns = (Column("setting"), Column("here", "number"), Column("paper", "number"))
-    note = "Without a temperature, a few are tried on dev. "
+    note = "Without a temperature, several are tried on dev. "
     if results.ratio < results.asked:
-        note += "No more entries are known and have a margin of min_margin or more, so all methods drop this share."
+        note += "No more entries are known with a margin of min_margin or more, so all methods drop this share."
     return Table("settings", "Settings of pruning and of adaptive kNN-MT", columns, rows, note, paper="Table 11")
 
 
-def main_table(results: Results, paper: PaperDomain | None, comet: str | None) -> Table:
+def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str | None) -> Table:
     """Compare every system on test."""
     order = {name: place for place, name in enumerate(TITLES)}
-    lines = sorted(results.main, key=lambda line: order[line.name])
+    systems = sorted(results.main, key=lambda system: order[system.name])
     columns = [Column("system"), Column("dropped", "share"), Column("entries", "count"), Column("BLEU", "score")]
-    columns += [Column("chrF", "score"), Column("p", "number", 3, "Share of samples in which it is not worse")]
+    columns += [
+        Column("chrF", "score"),
+        Column("p", "number", 3, "Share of bootstrap samples in which the system is not worse than the whole memory."),
+    ]
     columns += [Column("COMET", "number", 4)] if comet else []
     columns += [
         Column("paper: dropped", "share", 0),
@@ -71,35 +77,35 @@ def main_table(results: Results, paper: PaperDomain | None, comet: str | None) -
     names = [column.name for column in columns]
     rows: list[tuple[Cell, ...]] = []
     marks: dict[tuple[int, int], str] = {}
-    for number, line in enumerate(lines):
-        score, theirs = line.score, _theirs(paper, line.name)
-        row: list[Cell] = [TITLES[line.name], line.dropped, line.entries, line.bleu, score["chrf"], score["p_decline"]]  # type: ignore[list-item]
-        row += [score["comet"]] if comet else []  # type: ignore[list-item]
+    for number, system in enumerate(systems):
+        score, theirs = system.score, _paper_score(paper, system.name)
+        row: list[Cell] = [TITLES[system.name], system.dropped, system.entries, system.bleu]
+        row += [score["chrf"], score["p_decline"], *([score["comet"]] if comet else [])]
         row += [theirs.ratio, theirs.bleu, theirs.comet] if theirs else [None, None, None]
         rows.append(tuple(row))
         starred = {
-            "BLEU": score["declined"] and line.name != WHOLE,
-            "COMET": line.name != WHOLE and _below(score.get("comet_p_decline")),
+            "BLEU": score["declined"] and system.name != WHOLE,
+            "COMET": system.name != WHOLE and _significant(score.get("comet_p_decline")),
             "paper: BLEU": theirs and theirs.bleu_declined,
             "paper: COMET": theirs and theirs.comet_declined,
         }
         marks |= {(number, names.index(name)): "*" for name, wanted in starred.items() if wanted}
-    note = f"{_STAR} Adaptive kNN-MT throughout. {results.main[0].score['signature']}"
-    return Table("main", "What pruning costs", tuple(columns), tuple(rows), note, marks, paper="Tables 5 and 6")
+    note = f"{_STAR} All memories are used with adaptive kNN-MT. {results.main[0].score['signature']}"
+    return Table("main", "BLEU with pruned memories", tuple(columns), tuple(rows), note, marks, paper="Tables 5 and 6")
 
 
-def _below(p_decline: object) -> bool:
+def _significant(p_decline: object) -> bool:
     return isinstance(p_decline, float) and p_decline < LEVEL
 
 
-def _theirs(paper: PaperDomain | None, name: str) -> PaperScore | None:
+def _paper_score(paper: PaperDomain | None, name: str) -> PaperScore | None:
     key = {"base": PAPER_BASE, "finetuned, full": FINETUNED}.get(name, name)
     return paper.scores.get(key) if paper else None
 
 
-def seeds_table(results: Results) -> Table:
-    """List BLEU of every way to prune, with every seed."""
-    seeds = list(dict.fromkeys(line.setting for line in results.seeds))
+def seeds_table(results: ComparisonResults) -> Table:
+    """List the BLEU of every pruning method with every seed."""
+    seeds = list(dict.fromkeys(system.setting for system in results.seeds))
     columns = [Column("method"), *(Column(f"seed {seed}", "score") for seed in seeds)]
     columns += [Column("mean", "score"), Column("deviation", "score"), Column("against whole", "score")]
     whole = results.main[0].bleu
@@ -110,39 +116,42 @@ def seeds_table(results: Results) -> Table:
         rows.append((TITLES[name], *scores, fmean(scores), spread, fmean(scores) - whole))
     title = f"BLEU by seed, {results.ratio:.1%} dropped"
     return Table(
-        "seeds", title, tuple(columns), tuple(rows), "A seed draws entries, trains the combiner and the index."
+        "seeds",
+        title,
+        tuple(columns),
+        tuple(rows),
+        "The seed decides the entries drawn, the training of the combiner and the index.",
     )
 
 
-def bleus(lines: Sequence[Line], name: str) -> list[float]:
-    """Return the scores of all lines of a name."""
-    return [line.bleu for line in lines if line.name == name]
+def bleus(systems: Sequence[SystemResult], name: str) -> list[float]:
+    """Return the BLEU scores of all systems of a name."""
+    return [system.bleu for system in systems if system.name == name]
 
 
-def variants_table(results: Results, paper: PaperDomain | None) -> Table:
-    """Compare combiners, with the whole and the pruned memory."""
+def variants_table(results: ComparisonResults, paper: PaperDomain | None) -> Table:
+    """Compare combiners with the whole and with the pruned memory."""
     titles = {"vanilla": "Vanilla kNN-MT", "kster": "KSTER", "adaptive": "Adaptive kNN-MT"}
     columns = (Column("combiner"), *_PAIRS)
     rows = []
+    scores = {(system.name, system.setting): system.bleu for system in results.variants}
     for name, title in titles.items():
-        ours = [
-            line.bleu
-            for size in (WHOLE, "plac")
-            for line in results.variants
-            if (line.name, line.setting) == (name, size)
-        ]
+        ours = [scores[name, size] for size in (WHOLE, "plac")]
         theirs = paper.variants.get(name, (None, None)) if paper else (None, None)
         rows.append((title, *ours, *theirs))
     return Table("variants", "BLEU of kNN-MT variants", columns, tuple(rows), paper="Table 10")
 
 
-def by_k_table(results: Results, paper: PaperDomain | None) -> Table:
-    """Compare adaptive with several k."""
+def by_k_table(results: ComparisonResults, paper: PaperDomain | None) -> Table:
+    """Compare adaptive kNN-MT by k."""
     columns = (Column("k", "count"), *_PAIRS)
     rows = []
-    for k in dict.fromkeys(line.setting for line in results.by_k):
+    for k in dict.fromkeys(system.setting for system in results.by_k):
         ours = [
-            line.bleu for size in (WHOLE, "plac") for line in results.by_k if (line.name, line.setting) == (size, k)
+            system.bleu
+            for size in (WHOLE, "plac")
+            for system in results.by_k
+            if (system.name, system.setting) == (size, k)
         ]
         theirs = paper.by_k.get(int(k), (None, None)) if paper else (None, None)
         rows.append((int(k), *ours, *theirs))
@@ -150,15 +159,15 @@ def by_k_table(results: Results, paper: PaperDomain | None) -> Table:
     return Table("k", "BLEU by the number of neighbors", columns, tuple(rows), plot=plot, paper="Table 12")
 
 
-def curve_table(results: Results) -> Table:
-    """Lay out BLEU on dev over the share that was dropped."""
+def curve_table(results: ComparisonResults) -> Table:
+    """List BLEU on dev by the share of entries dropped."""
     columns = (Column("method"), Column("dropped", "share"), Column("BLEU", "score"), Column("against whole", "score"))
     whole = results.curve[0].bleu
-    lines = sorted(results.curve[1:], key=lambda line: (line.name, line.dropped or 0.0))
-    rows = tuple((_curve_title(line.name), line.dropped, line.bleu, line.bleu - whole) for line in lines)
-    marks = {(number, 2): "*" for number, line in enumerate(lines) if line.score["declined"]}
+    systems = sorted(results.curve[1:], key=lambda system: (system.name, system.dropped or 0.0))
+    rows = tuple((_curve_title(system.name), system.dropped, system.bleu, system.bleu - whole) for system in systems)
+    marks = {(number, 2): "*" for number, system in enumerate(systems) if system.score["declined"]}
     plot = Plot("lines", "dropped", ("BLEU",), "method", "share of entries dropped", "BLEU on dev")
-    note = f"{_STAR} Whole memory: {whole:.2f}. PLAC with several min_margins."
+    note = f"{_STAR} Whole memory: {whole:.2f}. PLAC with several values of min_margin."
     title = "BLEU on dev over the pruning ratio"
     return Table("curve", title, columns, rows, note, marks, plot, paper="Figure 3")
 
@@ -168,13 +177,13 @@ def _curve_title(name: str) -> str:
     return f"{TITLES[method]}, min_margin {margin}" if margin else TITLES[method]
 
 
-def reverse_table(results: Results, min_margin: int, paper: PaperDomain | None) -> Table:
-    """Say what reverse pruning and PLAC change, by ratio, on dev."""
+def reverse_table(results: ComparisonResults, min_margin: int, paper: PaperDomain | None) -> Table:
+    """List the change of BLEU on dev with reverse pruning and with PLAC, by ratio."""
     whole = results.curve[0].bleu
     changes: dict[str, dict[float, float]] = {REVERSE: {}, f"plac {min_margin}": {}}
-    for line in results.curve[1:]:
-        if line.name in changes and line.dropped is not None:
-            changes[line.name][round(line.dropped, 3)] = line.bleu - whole
+    for system in results.curve[1:]:
+        if system.name in changes and system.dropped is not None:
+            changes[system.name][round(system.dropped, 3)] = system.bleu - whole
     theirs = dict(paper.reverse) if paper else {}
     rows = []
     for ratio in sorted({*changes[REVERSE], *changes[f"plac {min_margin}"], *theirs}):
@@ -182,5 +191,5 @@ def reverse_table(results: Results, min_margin: int, paper: PaperDomain | None) 
         rows.append((ratio, *ours, *theirs.get(ratio, (None, None))))
     names = ("reverse", "PLAC", "paper: reverse", "paper: PLAC")
     columns = (Column("dropped", "share"), *(Column(name, "score") for name in names))
-    note = "Change of BLEU against the whole memory, on dev; the paper's is on test."
-    return Table("reverse", "Dropping what the model does not know", columns, tuple(rows), note, paper="Table 7")
+    note = "Change of BLEU from the whole memory, on dev; the paper reports it on test."
+    return Table("reverse", "Change of BLEU with reverse pruning", columns, tuple(rows), note, paper="Table 7")

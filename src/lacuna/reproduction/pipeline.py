@@ -1,7 +1,7 @@
-"""A whole experiment: from its file to tables, findings and what a report needs.
+"""Run an experiment: from its settings to tables, checked claims and ``experiment.json``.
 
-The chain of steps lives in ``INTO/steps``; killed at any moment, the same call goes on, and where nothing changed it
-does nothing. Knows nothing of how a report looks.
+Step results are cached in ``INTO/steps``. After an interruption, the same call continues; if nothing changed, it runs
+no step. This module does not know how a report looks.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from lacuna.analysis.cases import corpus_cases, neighbor_case
-from lacuna.analysis.knowledge import accuracy_by_margin, index_sizes, known_statistics, margin_distribution
+from lacuna.analysis.knowledge_tables import accuracy_by_margin, index_sizes, known_statistics, margin_distribution
 from lacuna.analysis.paper import paper_of
 from lacuna.analysis.tables import Table, write_table
 from lacuna.files import write_json
 from lacuna.margin import read_margins
-from lacuna.models import Model, load_model
+from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
-from lacuna.reproduction.claims import Finding, check_claims
-from lacuna.reproduction.comparison import WHOLE, Comparison, Results
-from lacuna.reproduction.experiment import ExperimentFile, read_sentences
+from lacuna.reproduction.claims import CheckedClaim, check_claims
+from lacuna.reproduction.comparison import WHOLE, Comparison, ComparisonResults
+from lacuna.reproduction.experiment import Experiment, read_sentences
 from lacuna.reproduction.paper_tables import (
     by_k_table,
     curve_table,
@@ -37,9 +37,9 @@ from lacuna.reproduction.paper_tables import (
     settings_table,
     variants_table,
 )
-from lacuna.reproduction.step_cache import CachedStep, Workshop
-from lacuna.reproduction.systems import Bench, MemoryPlace
-from lacuna.translator import open_memory
+from lacuna.reproduction.step_cache import CachedStep, StepCache
+from lacuna.reproduction.systems import CachedMemory, ExperimentSteps
+from lacuna.translator import Memory, open_memory
 from lacuna.version import __version__
 
 _FORMAT = 1
@@ -48,28 +48,31 @@ _LIBRARIES = ("torch", "transformers", "faiss-cpu", "numpy", "sacrebleu")
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What came of an experiment.
+    """The results of an experiment.
 
-    :param made: Names of the steps that had to be done in this run; none if nothing had changed.
+    :param into: Folder of the results, as :func:`lacuna.reports.write_report` takes it.
+    :param memories: The whole memory (``whole``) and the one pruned by PLAC (``plac``), opened.
+    :param made: Names of the steps that ran; empty if all results were cached.
     """
 
     into: Path
     tables: list[Table]
-    findings: list[Finding]
+    claims: list[CheckedClaim]
+    memories: dict[str, Memory]
     steps: list[CachedStep]
     made: list[str] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
-        """What all steps took together, in whichever run they were done."""
+        """Run time of all steps together, in whichever run they were done."""
         return round(sum(step.seconds for step in self.steps), 1)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the outcome for machines."""
+        """Return the results as JSON."""
         return {
             "into": str(self.into),
             "tables": [table.name for table in self.tables],
-            "findings": [finding.as_json() for finding in self.findings],
+            "findings": [claim.as_json() for claim in self.claims],
             "steps": len(self.steps),
             "made": len(self.made),
             "seconds": self.seconds,
@@ -77,7 +80,7 @@ class Reproduction:
 
 
 def reproduce(
-    experiment: ExperimentFile,
+    experiment: Experiment,
     into: Path,
     *,
     data: Path,
@@ -85,59 +88,60 @@ def reproduce(
     progress: Progress = SILENT,
     announce: Callable[[str], None] = lambda name: None,
 ) -> Reproduction:
-    """Run an experiment, as far as it has not been run.
+    """Run an experiment; steps whose results are cached do not run again.
 
-    :param into: Gets ``steps``, ``tables`` and ``experiment.json``.
-    :param data: The folder that corpora are named relative to.
-    :param announce: Told the name of every step that has to be done.
+    :param into: Folder for ``steps``, ``tables`` and ``experiment.json``.
+    :param data: Base folder of the corpora named in the experiment.
+    :param device: Device of all models, as in :func:`~lacuna.models.load_model`.
+    :param announce: Called with the name of every step that runs.
     """
     sentences = read_sentences(experiment, data, into / "corpus", progress)
     model = load_model(experiment.model, device=device, languages=Languages.parse(experiment.languages))
-    workshop = Workshop(into / "steps", announce)
-    bench = Bench(experiment, model, sentences, workshop, progress)
-    whole = bench.whole_memory()
-    knowledge = list(_knowledge(bench, whole, progress))
-    results = Comparison(bench, whole).run()
-    tables = [*knowledge, *_comparisons(bench, results)]
+    steps = ExperimentSteps(experiment, model, sentences, StepCache(into / "steps", announce), progress)
+    whole = steps.whole_memory()
+    knowledge = list(_knowledge_tables(steps, whole, progress))
+    results = Comparison(steps, whole).run()
+    tables = [*knowledge, *_comparison_tables(steps, results)]
     accuracy = next(table for table in tables if table.name == "accuracy")
-    findings = check_claims(results, accuracy, _unknown_up_to_four(whole))
+    claims = check_claims(results, accuracy, _share_up_to_four(whole))
     for table in tables:
         write_table(table, into / "tables")
-    outcome = Reproduction(into, tables, findings, workshop.steps, workshop.made)
-    write_json(into / "experiment.json", _describe(experiment, model, bench, outcome))
+    memories = {name: open_memory(memory.path, name) for name, memory in results.memories.items()}
+    outcome = Reproduction(into, tables, claims, memories, steps.cache.steps, steps.cache.made)
+    write_json(into / "experiment.json", _describe(steps, outcome))
     return outcome
 
 
-def _knowledge(bench: Bench, whole: MemoryPlace, progress: Progress) -> Iterator[Table]:
-    """Say what the model knows of the memory, before any translation."""
-    paper, store, dev = paper_of(bench.experiment.paper), whole.store, bench.sentences["dev"]
+def _knowledge_tables(steps: ExperimentSteps, whole: CachedMemory, progress: Progress) -> Iterator[Table]:
+    """Yield the tables about the model's knowledge of the memory, which need no translation."""
+    paper, store, dev = paper_of(steps.experiment.paper), whole.store, steps.sentences["dev"]
     margins = read_margins(store)
-    yield data_table(bench.sentences, paper)
+    yield data_table(steps.sentences, paper)
     yield known_statistics(store, paper)
     yield margin_distribution(store, margins)
-    limits, cap = bench.experiment.limits, bench.experiment.margin.max_margin
-    inputs = {"store": store.fingerprint, "dev": dev.key, "tokens": limits.accuracy, "max_margin": cap}
+    tokens, cap = steps.experiment.limits.accuracy, steps.experiment.margin.max_margin
+    inputs = {"store": store.fingerprint, "dev": dev.key, "tokens": tokens, "max_margin": cap}
 
     def measure() -> dict[str, Any]:
-        tokens = limits.accuracy
         return accuracy_by_margin(
-            bench.model, store, dev.pairs, max_margin=cap, most=tokens, progress=progress
+            steps.model, store, dev.pairs, max_margin=cap, most=tokens, progress=progress
         ).as_json()
 
-    yield Table.from_json(bench.keep("accuracy", inputs, measure))
-    case = bench.keep("neighbors", {"memory": whole.key, "dev": dev.key}, lambda: _case(bench, whole))
+    yield Table.from_json(steps.cache.make_json("accuracy", inputs, measure))
+    inputs = {"memory": whole.key, "dev": dev.key}
+    case = steps.cache.make_json("neighbors", inputs, lambda: _neighbor_case(steps, whole))
     if case is not None:
         yield Table.from_json(case)
-    yield corpus_cases(bench.model, store, margins)
+    yield corpus_cases(steps.model, store, margins)
 
 
-def _case(bench: Bench, whole: MemoryPlace) -> dict[str, Any] | None:
-    case = neighbor_case(bench.model, open_memory(whole.path), bench.sentences["dev"].pairs)
+def _neighbor_case(steps: ExperimentSteps, whole: CachedMemory) -> dict[str, Any] | None:
+    case = neighbor_case(steps.model, open_memory(whole.path), steps.sentences["dev"].pairs)
     return None if case is None else case.as_json()
 
 
-def _comparisons(bench: Bench, results: Results) -> Iterator[Table]:
-    experiment = bench.experiment
+def _comparison_tables(steps: ExperimentSteps, results: ComparisonResults) -> Iterator[Table]:
+    experiment = steps.experiment
     paper = paper_of(experiment.paper)
     yield settings_table(experiment, results, paper)
     yield main_table(results, paper, experiment.comet)
@@ -147,19 +151,21 @@ def _comparisons(bench: Bench, results: Results) -> Iterator[Table]:
     yield variants_table(results, paper)
     yield by_k_table(results, paper)
     yield index_sizes(
-        {"whole memory" if name == WHOLE else "PLAC": place.store for name, place in results.memories.items()}
+        {"whole memory" if name == WHOLE else "PLAC": memory.store for name, memory in results.memories.items()}
     )
 
 
-def _unknown_up_to_four(whole: MemoryPlace) -> float:
+def _share_up_to_four(whole: CachedMemory) -> float:
+    """Return the share of unknown entries with a margin of 0 to 4."""
     store = whole.store
     margins = read_margins(store).values[~store.known]
     return float(np.count_nonzero(margins <= 4)) / max(1, len(margins))
 
 
-def _describe(experiment: ExperimentFile, model: Model, bench: Bench, outcome: Reproduction) -> dict[str, Any]:
-    """Return what the report needs beside the tables."""
-    hashes = {part: sentences.key for part, sentences in bench.sentences.items()}
+def _describe(steps: ExperimentSteps, outcome: Reproduction) -> dict[str, Any]:
+    """Return the content of ``experiment.json``, which a report needs besides the tables."""
+    experiment = steps.experiment
+    hashes = {part: sentences.key for part, sentences in steps.sentences.items()}
     return {
         "kind": "experiment",
         "format": _FORMAT,
@@ -167,11 +173,11 @@ def _describe(experiment: ExperimentFile, model: Model, bench: Bench, outcome: R
         "title": experiment.note,
         "languages": experiment.languages,
         "tables": [table.name for table in outcome.tables],
-        "findings": [finding.as_json() for finding in outcome.findings],
+        "findings": [claim.as_json() for claim in outcome.claims],
         "settings": experiment.model_dump(mode="json"),
         "versions": {"lacuna": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES},
-        "hashes": {"model": model.fingerprint, **hashes},
+        "hashes": {"model": steps.model.fingerprint, **hashes},
         "steps": [step.as_json() for step in outcome.steps],
         "seconds": outcome.seconds,
     }

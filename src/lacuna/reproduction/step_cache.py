@@ -1,7 +1,7 @@
-"""Steps whose results stay on disk and are made again only when what they are made of changes.
+"""Cache of step results on disk. A step runs again only if its inputs or its version change.
 
-A step is known by a hash of its name and its inputs, among them the hashes of the steps before it: the same settings
-find what is there, a changed one makes anew what depends on it and nothing else. Knows nothing of what a step does.
+The key of a step is a hash of its name, its version and its inputs, which include the keys of the steps before it. A
+changed setting therefore repeats the steps that depend on it and no others. This module does not know what a step does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from lacuna.files import write_json
-from lacuna.version import __version__
+
+# Increase a number when a code change makes the step give another result for the same inputs: other entries kept, other
+# margins, another file format. Results of the old version are then computed again. These numbers are declared because a
+# hash of the source would repeat hours of work after an edited comment, and the version of the package changes too
+# seldom. Variants such as "prune-plac" and "prune-random" share the number of their first word.
+STEP_VERSIONS: Mapping[str, int] = {
+    "store": 1,
+    "index": 1,
+    "margin": 1,
+    "prune": 1,
+    "fit": 1,
+    "finetune": 1,
+    "translate": 1,
+    "score": 1,
+    "compare": 1,
+    "accuracy": 1,
+    "neighbors": 1,
+}
 
 _DONE = "done.json"
 _DIGITS = 16
@@ -24,11 +41,11 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class CachedStep:
-    """A step that was done.
+    """A finished step.
 
-    :param key: Hash of name and inputs.
-    :param folder: Where its results are.
-    :param seconds: What making them took, in whichever run that was; of a run that was broken off, only the last part.
+    :param key: Hash of name, version and inputs.
+    :param folder: Folder of the results.
+    :param seconds: Run time of the step, in whichever run it was done; after an interruption, of the last part only.
     """
 
     name: str
@@ -37,14 +54,14 @@ class CachedStep:
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        """Return the step for machines."""
+        """Return the step as JSON."""
         return {"name": self.name, "key": self.key, "seconds": self.seconds}
 
 
-class Workshop:
-    """Does steps in one folder, each once.
+class StepCache:
+    """Runs steps in one folder, each of them once.
 
-    :param announce: Told the name of every step that has to be done.
+    :param announce: Called with the name of every step that runs.
     """
 
     def __init__(self, folder: Path, announce: Callable[[str], None] = lambda name: None) -> None:
@@ -53,25 +70,24 @@ class Workshop:
         self.made: list[str] = []
 
     def make(
-        self, name: str, inputs: Mapping[str, Any], work: Callable[[Path], None], *, goes_on: bool = False
+        self, name: str, inputs: Mapping[str, Any], work: Callable[[Path], None], *, resumes: bool = False
     ) -> CachedStep:
-        """Return a step's results; do it if they are not there.
+        """Return the results of a step; run it if they are missing.
 
         :param inputs: Everything that decides the results, as JSON.
-        :param work: Puts the results into a folder.
-        :param goes_on: ``work`` can go on with what an earlier run left when it was broken off; otherwise that is
-            removed first.
+        :param work: Writes the results into a folder.
+        :param resumes: ``work`` can continue an interrupted run; otherwise its files are removed first.
         """
-        key = key_of(name, inputs)
+        key = step_key(name, inputs)
         folder = self._folder / f"{name}-{key}"
         if not (folder / _DONE).exists():
-            if not goes_on:
+            if not resumes:
                 shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, exist_ok=True)
             self._announce(name)
             started = time.monotonic()
             work(folder)
-            # Written last, at once: its presence means that the rest is whole.
+            # Written last and atomically: its presence means that the results are complete.
             write_json(folder / _DONE, {"inputs": inputs, "seconds": round(time.monotonic() - started, 1)})
             self.made.append(name)
         seconds = json.loads((folder / _DONE).read_text(encoding="utf-8"))["seconds"]
@@ -80,13 +96,22 @@ class Workshop:
             self.steps.append(step)
         return step
 
+    def make_json(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:  # noqa: ANN401 - JSON
+        """Return a step's result that is a JSON value; compute it if it is missing."""
+        step = self.make(name, inputs, lambda folder: write_json(folder / "content.json", compute()))
+        return json.loads((step.folder / "content.json").read_text(encoding="utf-8"))
 
-def key_of(name: str, inputs: Mapping[str, Any]) -> str:
-    """Hash what decides a step's results; another version of Lacuna may compute others."""
-    content = json.dumps([name, inputs, __version__], sort_keys=True, ensure_ascii=False)
+
+def step_key(name: str, inputs: Mapping[str, Any]) -> str:
+    """Hash everything that decides the results of a step: its name, its version and its inputs.
+
+    :param name: A name of :data:`STEP_VERSIONS`, or one followed by a dash and a variant.
+    """
+    version = STEP_VERSIONS[name.partition("-")[0]]
+    content = json.dumps([name, version, inputs], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]
 
 
-def described(settings: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
-    """Return a dataclass of settings as an input: the name of its class and its fields."""
+def settings_as_json(settings: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    """Return a settings dataclass as step inputs: the name of its class and its fields."""
     return {"kind": type(settings).__name__, **json.loads(json.dumps(asdict(settings)))}

@@ -1,12 +1,12 @@
-"""The systems of an experiment: memories, combiners and translations, each made once and found again.
+"""The steps of an experiment: memories, fine-tuned models, combiners, translations and scores, all cached.
 
-Nothing is chosen on test: combiners are fitted on dev, each to its own memory. Knows nothing of tables.
+Nothing is selected on test: combiners are fitted on dev, each to its own memory. This module does not know the tables.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from lacuna.combiners import load_combiner
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import IndexingError
-from lacuna.evaluation import evaluate_systems, share_at_least
+from lacuna.evaluation import CometScorer, evaluate_systems, share_at_least
 from lacuna.files import write_json
-from lacuna.fitting.dev_pass import ReadOnce
-from lacuna.fitting.fitters import Fitter, fit_combiner
+from lacuna.fitting import DevSet, Fitter, fit_combiner
 from lacuna.index import build_index
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Approximate, measure_margin
@@ -29,8 +28,8 @@ from lacuna.models.training import FinetuneSettings, LoraSettings, finetune_mode
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
 from lacuna.records import Languages
-from lacuna.reproduction.experiment import ExperimentFile, FinetuneMethod, Sentences
-from lacuna.reproduction.step_cache import CachedStep, Workshop, described
+from lacuna.reproduction.experiment import Experiment, FinetuneMethod, Sentences
+from lacuna.reproduction.step_cache import CachedStep, StepCache, settings_as_json
 from lacuna.translator import Translator, open_memory
 
 Scores = dict[str, dict[str, Any]]
@@ -38,68 +37,81 @@ Shares = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlace:
-    """A memory on disk.
+class CachedMemory:
+    """A memory made by a step.
 
-    :param key: Of the step that made it, and of its index.
+    :param key: Key of the last step that made it; covers the entries and the index.
+    :param margin_key: Key of the step that measured its margins; ``None`` if they were not measured.
     """
 
     path: Path
     key: str
+    margin_key: str | None = None
 
     @property
     def store(self) -> Store:
-        """The store, opened."""
+        """The opened store."""
         return open_store(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What translates: a memory with a way to fit a combiner to it; without either, a model alone.
+    """A translation system: a memory with a fitter for its combiner, or a model alone.
 
-    :param model: Key of a fine-tuned model; without it, the experiment's own.
+    :param model: Key of a fine-tuned model; ``None`` for the model of the experiment.
     """
 
-    memory: MemoryPlace | None = None
+    memory: CachedMemory | None = None
     fitter: Fitter | None = None
     seed: int = 1
     model: str | None = None
 
 
-class Bench:
-    """Makes what an experiment needs."""
+class ExperimentSteps:
+    """Runs the steps of one experiment through a cache.
+
+    :param model: Fine-tuned models are loaded on its device.
+    :param sentences: Training, dev and test pairs by the name of the part.
+    """
 
     def __init__(
         self,
-        experiment: ExperimentFile,
+        experiment: Experiment,
         model: Model,
         sentences: Mapping[str, Sentences],
-        workshop: Workshop,
+        cache: StepCache,
         progress: Progress = SILENT,
     ) -> None:
-        self.experiment, self.model, self.sentences = experiment, model, sentences
-        self._workshop, self._progress = workshop, progress
-        self._tuned: dict[str, Path] = {}
-        self._dev = ReadOnce(sentences["dev"].pairs)
-        # By system, then by source: a part of what was translated need not be translated again.
+        self.experiment, self.model, self.sentences, self.cache = experiment, model, sentences, cache
+        self._progress = progress
+        self._finetuned: dict[str, Path] = {}
+        self._dev = DevSet(sentences["dev"].pairs)
+        # By system, then by source sentence: a subset of translated sentences needs no second run.
         self._translated: dict[str, dict[str, str]] = {}
 
-    def whole_memory(self) -> MemoryPlace:
+    @property
+    def _model_inputs(self) -> dict[str, str]:
+        """Step inputs that identify the model; one model may translate in several directions."""
+        return {"model": self.model.fingerprint, "languages": self.experiment.languages}
+
+    def whole_memory(self) -> CachedMemory:
         """Build the memory of all training pairs, with its index and its margins."""
         train, kind, margin = self.sentences["train"], self.experiment.index, self.experiment.margin
 
         def build(folder: Path) -> None:
-            build_store(self.model, train.pairs, folder / "store", total=len(train), progress=self._progress)
+            pairs, total = train.pairs, len(train)  # cleaned when they were read, if the experiment asks for it
+            build_store(self.model, pairs, folder / "store", cleaning=None, total=total, progress=self._progress)
 
-        step = self._workshop.make("store", {"model": self.model.fingerprint, "train": train.key}, build, goes_on=True)
+        inputs = {**self._model_inputs, "train": train.key}
+        step = self.cache.make("store", inputs, build, resumes=True)
         path = step.folder / "store"
-        index = self._workshop.make("index", {"store": step.key, "kind": kind}, lambda _: self._index(path))
-        self._index(path)  # the step is done, but the store may have had another index since
+        index = self.cache.make("index", {"store": step.key, "kind": kind}, lambda _: self._index(path))
+        self._index(path)  # the step is done, but another run may have given the store another index since
         approximate = Approximate() if margin.approximate else None
         settings = {"store": step.key, **margin.model_dump()}
-        self._workshop.make("margin", settings, lambda _: self._measure(path, approximate), goes_on=True)
+        measured = self.cache.make("margin", settings, lambda _: self._measure(path, approximate), resumes=True)
         self._measure(path, approximate)
-        return MemoryPlace(path, index.key)
+        return CachedMemory(path, index.key, measured.key)
 
     def _index(self, path: Path) -> None:
         store = open_store(path)
@@ -114,9 +126,11 @@ class Bench:
         maximum = self.experiment.margin.max_margin
         measure_margin(open_store(path), maximum, approximate=approximate, progress=self._progress)
 
-    def prune(self, memory: MemoryPlace, pruner: Pruner, ratio: float | None, seed: int) -> MemoryPlace:
-        """Prune a memory; where a method cannot drop the ratio, it drops what it can."""
-        settings = {"store": memory.key, "pruner": described(pruner), "ratio": ratio, "seed": seed}
+    def prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int) -> CachedMemory:
+        """Prune a memory; a method that cannot drop ``ratio`` drops as much as it can."""
+        inputs = {"store": memory.key, "pruner": settings_as_json(pruner), "ratio": ratio, "seed": seed}
+        if pruner.reads_margins:
+            inputs["margin"] = memory.margin_key
 
         def work(folder: Path) -> None:
             prune_store(
@@ -130,8 +144,8 @@ class Bench:
                 progress=self._progress,
             )
 
-        step = self._workshop.make(f"prune-{pruner.name}", settings, work)
-        return MemoryPlace(step.folder / "store", step.key)
+        step = self.cache.make(f"prune-{pruner.name}", inputs, work)
+        return CachedMemory(step.folder / "store", step.key)
 
     def finetune(self, method: FinetuneMethod) -> CachedStep:
         """Fine-tune the model on the training pairs; the step's folder has ``model`` and ``report.json``."""
@@ -139,7 +153,12 @@ class Bench:
         lora = LoraSettings() if method == "lora" else None
         asked = self.experiment.finetune
         settings = FinetuneSettings(lora=lora, hours=asked.hours, learning_rate=asked.learning_rates.get(method))
-        inputs = {"model": self.model.fingerprint, "train": train.key, "dev": dev.key, "settings": described(settings)}
+        inputs = {
+            **self._model_inputs,
+            "train": train.key,
+            "dev": dev.key,
+            "settings": settings_as_json(settings),
+        }
 
         def work(folder: Path) -> None:
             report = finetune_model(
@@ -147,19 +166,20 @@ class Bench:
             )
             write_json(folder / "report.json", report.as_json() | {"into": "model"})
 
-        step = self._workshop.make(f"finetune-{method}", inputs, work, goes_on=True)
-        self._tuned[step.key] = step.folder / "model"
+        step = self.cache.make(f"finetune-{method}", inputs, work, resumes=True)
+        self._finetuned[step.key] = step.folder / "model"
         return step
 
     def translate(self, name: str, system: System, sentences: Sentences) -> list[str]:
-        """Fit a system's combiner on dev, and translate."""
+        """Fit the system's combiner on dev and translate the sources."""
         combiner = self._fit(system)
         beam = BeamSettings(self.experiment.beam, self.experiment.length_penalty)
         inputs = {
-            "model": system.model or self.model.fingerprint,
+            **self._model_inputs,
+            "finetuned": system.model,
             "memory": system.memory.key if system.memory else None,
             "combiner": combiner.key if combiner else None,
-            "beam": described(beam),
+            "beam": settings_as_json(beam),
         }
         done = self._translated.setdefault(json.dumps(inputs, sort_keys=True), {})
         if all(source in done for source in sentences.sources):
@@ -173,7 +193,7 @@ class Bench:
             write_json(folder / "texts.json", [result.text for result in results])
 
         sources = xxhash.xxh3_128("\0".join(sentences.sources).encode()).hexdigest()
-        step = self._workshop.make("translate", inputs | {"sources": sources}, work)
+        step = self.cache.make("translate", inputs | {"sources": sources}, work)
         texts: list[str] = json.loads((step.folder / "texts.json").read_text(encoding="utf-8"))
         done.update(zip(sentences.sources, texts, strict=True))
         return texts
@@ -194,50 +214,58 @@ class Bench:
                 progress=self._progress,
             )
 
-        inputs = {"memory": memory.key, "fitter": described(fitter), "dev": dev.key, "seed": system.seed}
-        return self._workshop.make(f"fit-{fitter.name}", inputs, work)
+        inputs = {"memory": memory.key, "fitter": settings_as_json(fitter), "dev": dev.key, "seed": system.seed}
+        return self.cache.make(f"fit-{fitter.name}", inputs, work)
 
-    def _open_model(self, tuned: str | None) -> Model:
-        if tuned is None:
+    def _open_model(self, finetuned: str | None) -> Model:
+        if finetuned is None:
             return self.model
-        return load_model(self._tuned[tuned], languages=Languages.parse(self.experiment.languages))
+        languages = Languages.parse(self.experiment.languages)
+        return load_model(self._finetuned[finetuned], device=str(self.model.device), languages=languages)
 
     def score(self, systems: Mapping[str, list[str]], sentences: Sentences) -> Scores:
-        """Score translations; each is compared with the first. By name: what ``lacuna evaluate --json`` gives."""
-        target = Languages.parse(self.experiment.languages).target
-        inputs = {"systems": dict(systems), "references": sentences.references, "comet": self.experiment.comet}
-        key = xxhash.xxh3_128(json.dumps(inputs, ensure_ascii=False).encode()).hexdigest()
+        """Score translations and compare each system with the first.
+
+        :return: By name of the system, the JSON object of ``lacuna evaluate --json``.
+        """
+        key = _hash({"systems": dict(systems), "references": sentences.references, "comet": self.experiment.comet})
 
         def work(folder: Path) -> None:
             scores = evaluate_systems(
-                sentences.references, systems, target_language=target, progress=self._progress, **self._comet(sentences)
+                sentences.references,
+                systems,
+                target_language=self._target,
+                progress=self._progress,
+                **self._comet(sentences),
             )
             write_json(folder / "scores.json", [score.as_json() for score in scores])
 
-        step = self._workshop.make("score", {"content": key}, work)
+        step = self.cache.make("score", {"content": key}, work)
         rows = json.loads((step.folder / "scores.json").read_text(encoding="utf-8"))
         return {row["name"]: row for row in rows}
 
     def compare_runs(self, systems: Mapping[str, list[list[str]]], sentences: Sentences) -> Shares:
-        """Compare systems that were run with several seeds; see :func:`~lacuna.evaluation.share_at_least`."""
-        inputs = {"systems": dict(systems), "references": sentences.references}
-        key = xxhash.xxh3_128(json.dumps(inputs, ensure_ascii=False).encode()).hexdigest()
-        target = Languages.parse(self.experiment.languages).target
-        shares: Shares = self.keep(
+        """Compare systems over several seeds; see :func:`~lacuna.evaluation.share_at_least`."""
+        key = _hash({"systems": dict(systems), "references": sentences.references})
+        shares: Shares = self.cache.make_json(
             "compare",
             {"content": key},
-            lambda: share_at_least(sentences.references, systems, target_language=target),
+            lambda: share_at_least(sentences.references, systems, target_language=self._target),
         )
         return shares
+
+    @property
+    def _target(self) -> str:
+        return Languages.parse(self.experiment.languages).target
 
     def _comet(self, sentences: Sentences) -> dict[str, Any]:
         if self.experiment.comet is None:
             return {}
-        from lacuna.evaluation.comet import CometScorer
+        return {
+            "comet": CometScorer(self.experiment.comet, device=str(self.model.device)),
+            "sources": sentences.sources,
+        }
 
-        return {"comet": CometScorer(self.experiment.comet), "sources": sentences.sources}
 
-    def keep(self, name: str, inputs: Mapping[str, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - JSON is any
-        """Make some JSON once; later runs read it."""
-        step = self._workshop.make(name, inputs, lambda folder: write_json(folder / "content.json", make()))
-        return json.loads((step.folder / "content.json").read_text(encoding="utf-8"))
+def _hash(content: dict[str, Any]) -> str:
+    return xxhash.xxh3_128(json.dumps(content, ensure_ascii=False).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Translations and their reasons over HTTP: an API, the shape that LibreTranslate clients use, and a web page."""
+"""HTTP server: an API for translations and explanations, the LibreTranslate interface, and a web page."""
 
 from lacuna.serving.app import create_app, serve
 from lacuna.serving.limits import ServerLimits

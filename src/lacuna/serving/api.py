@@ -1,4 +1,4 @@
-"""What clients send and get, as far as it is not a record of another room. FastAPI documents and checks it."""
+"""The JSON API: request and response bodies, and the routes. FastAPI validates and documents them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lacuna.decoding import BeamSettings
 from lacuna.explanation import Explanation
 from lacuna.serving.limits import Overloaded
 from lacuna.serving.middleware import check_key
-from lacuna.serving.service import Service, SystemChoice
+from lacuna.serving.service import Service, TranslationOptions
 from lacuna.version import __version__
 
 MOST_NEIGHBORS = 64
@@ -26,55 +26,55 @@ MOST_WITHOUT = 100
 SentenceNumber = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class _Sent(BaseModel):
-    """A body as clients send it: a field that nobody knows is an error, not silence."""
+class _RequestBody(BaseModel):
+    """A request body; an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class ErrorBody(BaseModel):
-    """What went wrong, and the way out."""
+    """What is wrong, and how to fix it."""
 
     error: str
 
 
-class VanillaBody(_Sent):
-    """Vanilla kNN-MT with settings of the client's own."""
+class VanillaBody(_RequestBody):
+    """Vanilla kNN-MT with settings of the client."""
 
-    k: int = Field(default=8, ge=1, le=MOST_NEIGHBORS, description="Neighbors per token.")
-    knn_weight: float = Field(default=0.5, ge=0, le=1, description="Share of the memory: 0 is the model alone.")
+    k: int = Field(default=8, ge=1, le=MOST_NEIGHBORS, description="Number of neighbors per token.")
+    knn_weight: float = Field(default=0.5, ge=0, le=1, description="Share of the memory; 0 is the model alone.")
     temperature: float = Field(default=10.0, ge=1e-3, le=1e6, description="Divides squared distances.")
 
 
-class _Choosing(_Sent):
-    """The choice that all requests to the model share."""
+class _OptionsBody(_RequestBody):
+    """Options of all requests to the model."""
 
     memories: list[str] | None = Field(
         default=None,
         max_length=64,
-        description="Names of memories, searched together. Left out: the server's first. Empty: the model alone.",
+        description="Names of memories, searched together. Default: the first of the server. Empty: the model alone.",
     )
     combiner: str | VanillaBody | None = Field(
         default=None,
-        description="The name of a combiner, or settings. Left out: the one with the name of the first memory chosen.",
+        description="Name of a combiner, or settings. Default: the combiner with the name of the first memory.",
     )
-    beam: int | None = Field(default=None, ge=1, le=MOST_BEAMS, description="Beam width; left out: 5.")
+    beam: int | None = Field(default=None, ge=1, le=MOST_BEAMS, description="Beam width; default: 5.")
 
 
-class TranslateBody(_Choosing):
-    """Texts to translate. Each line of a text is translated as a sentence; line breaks are kept."""
+class TranslateBody(_OptionsBody):
+    """Texts to translate. Each line of a text is a sentence; line breaks are kept."""
 
-    texts: list[str] = Field(min_length=1, description="One text, or many.", examples=[["Klicken Sie auf OK."]])
+    texts: list[str] = Field(min_length=1, description="One or more texts.", examples=[["Klicken Sie auf OK."]])
 
 
-class ExplainBody(_Choosing):
-    """A sentence to translate and to explain."""
+class ExplainBody(_OptionsBody):
+    """A sentence to translate and explain."""
 
     text: str = Field(min_length=1, description="One sentence.", examples=["Klicken Sie auf OK."])
     without: list[SentenceNumber] = Field(
         default=[],
         max_length=MOST_WITHOUT,
-        description="Sentences of the memories whose entries must not be found: what would have been said then?",
+        description="Numbers of memory sentences to leave out, to see the translation without them.",
     )
 
 
@@ -90,24 +90,24 @@ class Translated(BaseModel):
 
 
 class TranslateAnswer(BaseModel):
-    """Translations, one for each text, in order."""
+    """One translation per text, in order."""
 
     translations: list[Translated]
     memories: list[str]
-    combiner: str | None = Field(description="The name of the combiner; null for settings of the client's own.")
+    combiner: str | None = Field(description="Name of the combiner; null for settings of the client.")
 
 
 class MemoryInfo(BaseModel):
-    """A memory that clients may choose."""
+    """A memory that clients can select."""
 
     name: str
     entries: int
     sentences: int
-    combiner: str | None = Field(description="The combiner that goes with it; null for vanilla kNN-MT.")
+    combiner: str | None = Field(description="Its default combiner; null for vanilla kNN-MT.")
 
 
 class LimitsInfo(BaseModel):
-    """What one request may ask for."""
+    """Limits of a request."""
 
     max_characters: int
     max_texts: int
@@ -116,7 +116,7 @@ class LimitsInfo(BaseModel):
 
 
 class Info(BaseModel):
-    """What this server has."""
+    """Description of the server."""
 
     version: str
     model: str
@@ -124,7 +124,7 @@ class Info(BaseModel):
     target: str | None
     memories: list[MemoryInfo]
     combiners: list[str]
-    calibrated: bool = Field(description="Whether explanations have a confidence.")
+    calibrated: bool = Field(description="Whether explanations include a confidence.")
     limits: LimitsInfo
 
 
@@ -136,28 +136,28 @@ class Health(BaseModel):
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _REASONS = {
-    400: "Something asked for is not here, or not allowed.",
+    400: "An unknown name, or a value that is not allowed.",
     401: "The API key is missing or wrong.",
-    404: "There is no such memory or sentence.",
-    413: "More than the limits of the server.",
-    422: "The request is not of the form described here.",
-    503: "Too much is waiting, or the server is stopping.",
-    504: "No answer in time.",
+    404: "Unknown memory or sentence.",
+    413: "The request exceeds a limit of the server.",
+    422: "The request body is not valid.",
+    503: "The queue is full, or the server is stopping.",
+    504: "The time limit of a request is over.",
 }
 
-_BEARER = HTTPBearer(auto_error=False, description="The server's API key, where it has one.")
-MemoryName = Annotated[str, Path(description="The name of a memory.", max_length=64)]
+_BEARER = HTTPBearer(auto_error=False, description="The API key, if the server has one.")
+MemoryName = Annotated[str, Path(description="Name of a memory.", max_length=64)]
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors of a route for the documentation."""
+    """Return the documentation of a route's errors."""
     return {status: {"model": ErrorBody, "description": _REASONS[status]} for status in statuses}
 
 
 def make_routes(service: Service, key: str | None) -> APIRouter:
-    """Make all routes of the API.
+    """Return all routes of the API.
 
-    :param key: What clients must know; None for nothing.
+    :param key: API key that clients must send; None for no key.
     """
 
     def authorize(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> None:
@@ -171,20 +171,20 @@ def make_routes(service: Service, key: str | None) -> APIRouter:
 
     @routes.get("/health", tags=["server"], responses=errors(503))
     def health() -> Health:
-        """Say whether the server works; needs no key."""
+        """Report whether the server works; needs no key."""
         if not service.works:
-            raise Overloaded("the server is stopping; ask another, or again when it is back")
+            raise Overloaded("the server is stopping; try again later")
         return Health(status="ok")
 
     @routes.get(
         "/metrics",
         tags=["server"],
         response_class=Response,
-        responses={200: {"content": {_METRICS_TYPE: {}}, "description": "Prometheus' format."}, **errors(401)},
+        responses={200: {"content": {_METRICS_TYPE: {}}, "description": "Prometheus text format."}, **errors(401)},
         dependencies=[Depends(authorize)],
     )
     def metrics() -> Response:
-        """Give counts and times for Prometheus."""
+        """Return metrics for Prometheus."""
         return Response(service.metrics.text(), headers={"Content-Type": _METRICS_TYPE})
 
     return routes
@@ -193,17 +193,17 @@ def make_routes(service: Service, key: str | None) -> APIRouter:
 def _add_translating(routes: APIRouter, service: Service) -> None:
     @routes.post("/translate", tags=["translate"], responses=errors(400, 413, 422, 503, 504))
     async def translate(body: TranslateBody) -> TranslateAnswer:
-        """Translate one text or many, with the memories of one's choice."""
-        choice = _choice(service, body)
-        done = await service.translate(body.texts, choice)
+        """Translate one or more texts with the selected memories."""
+        options = _options(service, body)
+        done = await service.translate(body.texts, options)
         translations = [Translated(text=one.text, score=one.score, tokens=one.tokens) for one in done]
-        named = choice.combiner if isinstance(choice.combiner, str) else None
-        return TranslateAnswer(translations=translations, memories=list(choice.memories), combiner=named)
+        named = options.combiner if isinstance(options.combiner, str) else None
+        return TranslateAnswer(translations=translations, memories=list(options.memories), combiner=named)
 
     @routes.post("/explain", tags=["translate"], responses=errors(400, 413, 422, 503, 504))
     async def explain(body: ExplainBody) -> Explanation:
-        """Translate a sentence, and say of every token what model and memory thought of it."""
-        return await service.explain(body.text, _choice(service, body), body.without)
+        """Translate a sentence and return the evidence of every token."""
+        return await service.explain(body.text, _options(service, body), body.without)
 
 
 def _add_memories(routes: APIRouter, service: Service) -> None:
@@ -211,7 +211,7 @@ def _add_memories(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/info", tags=["server"])
     def info() -> Info:
-        """Say what this server has, and what it allows."""
+        """Describe the model, memories, combiners and limits of the server."""
         limits, languages = service.limits, engine.model.languages
         allowed = LimitsInfo(
             max_characters=limits.max_characters,
@@ -221,7 +221,7 @@ def _add_memories(routes: APIRouter, service: Service) -> None:
         )
         return Info(
             version=__version__,
-            model=PurePath(engine.model.name).name,  # where it lies is nobody's business
+            model=PurePath(engine.model.name).name,  # clients do not need the path
             source=languages and languages.source,
             target=languages and languages.target,
             memories=memories(),
@@ -232,7 +232,7 @@ def _add_memories(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/memories", tags=["memories"])
     def memories() -> list[MemoryInfo]:
-        """List the memories that can be chosen; the first is used where none is named."""
+        """List the memories; the first is the default."""
         return [
             MemoryInfo(
                 name=name,
@@ -245,21 +245,21 @@ def _add_memories(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/memories/{name}", tags=["memories"], responses=errors(404, 422))
     def overview(name: MemoryName) -> Overview:
-        """Give a memory in numbers: what the model knows of it, its margins, the words it is needed for."""
+        """Return statistics of a memory: known entries, margins, and the words that need it."""
         return overviews.overview(name)
 
     @routes.get("/memories/{name}/map", tags=["memories"], responses=errors(404, 422))
     def key_map(name: MemoryName) -> KeyMap:
-        """Give a sample of a memory's keys in two dimensions."""
+        """Return a sample of a memory's keys in two dimensions."""
         return overviews.key_map(name)
 
     @routes.get("/memories/{name}/sentences/{sentence}", tags=["memories"], responses=errors(404, 422))
     def sentence(name: MemoryName, sentence: SentenceNumber) -> StoredSentence:
-        """Give a sentence pair of a memory, with its entries."""
+        """Return a sentence pair of a memory with its entries."""
         return overviews.sentence(name, sentence)
 
 
-def _choice(service: Service, body: TranslateBody | ExplainBody) -> SystemChoice:
+def _options(service: Service, body: TranslateBody | ExplainBody) -> TranslationOptions:
     asked = body.combiner
     combiner = Vanilla(asked.k, asked.knn_weight, asked.temperature) if isinstance(asked, VanillaBody) else asked
-    return service.engine.choose(body.memories, combiner, BeamSettings(beam=body.beam) if body.beam else None)
+    return service.engine.resolve_options(body.memories, combiner, BeamSettings(beam=body.beam) if body.beam else None)

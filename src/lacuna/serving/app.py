@@ -1,4 +1,4 @@
-"""The web page and the page about the API: files that come with the package, and nothing from anywhere else."""
+"""The FastAPI app, with the files of the web page, and the function that serves it."""
 
 from __future__ import annotations
 
@@ -28,31 +28,14 @@ from lacuna.serving.middleware import RequestMiddleware, error_answer, error_res
 from lacuna.serving.service import Engine, Service
 from lacuna.version import __version__
 
+HOST, PORT = "127.0.0.1", 8017
+_QUEUE = 2048  # backlog of connections
 _FOLDER = Path(__file__).with_name("page")
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _ADDRESSES = {"index.html": "/", "docs.html": "/docs"}
+_ABOUT = """Translations by one model with selectable memories, and explanations of every token.
 
-
-def make_page_routes() -> APIRouter:
-    """Make a route for each file."""
-    routes = APIRouter(include_in_schema=False)
-    for file in sorted(_FOLDER.iterdir()):
-        if file.suffix in _TYPES:
-            address = _ADDRESSES.get(file.name, f"/page/{file.name}")
-            routes.add_api_route(address, _giving(file.read_bytes(), _TYPES[file.suffix]), methods=["GET"])
-    return routes
-
-
-def _giving(content: bytes, kind: str) -> Callable[[], Response]:
-    def give() -> Response:
-        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
-
-    return give
-
-
-_ABOUT = """Translations by one model with memories of your choice, and the reasons for every word.
-
-Errors are `{"error": "what is wrong, and the way out"}`."""
+Errors are `{"error": "what is wrong, and how to fix it"}`."""
 
 
 def create_app(
@@ -62,10 +45,10 @@ def create_app(
     key: str | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """Make the app; its worker thread runs from here until the app is shut down.
+    """Create the app; its worker thread runs until the app is shut down.
 
-    :param key: The API key that clients must send; None lets everybody in.
-    :param prepare: Called in the worker thread before any work; the place for settings that count per thread.
+    :param key: API key that clients must send; None for no key.
+    :param prepare: Called first in the worker thread, for settings that are per thread.
     """
     service = Service(engine, limits or ServerLimits(), prepare)
 
@@ -87,6 +70,66 @@ def create_app(
     return app
 
 
+def serve(
+    engine: Engine,
+    limits: ServerLimits | None = None,
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    key: str | None = None,
+    prepare: Callable[[], None] = lambda: None,
+    announce: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C, then answer the pending requests and return.
+
+    :param port: 0 for any free port.
+    :param announce: Called with the address just before the server starts.
+    """
+    limits = limits or ServerLimits()
+    listener = listen(host, port)
+    place, number = listener.getsockname()[:2]
+    if key is None and not ipaddress.ip_address(place).is_loopback:
+        text = f"{host}: everyone who reaches this address may use the server; set an API key, or use {HOST}"
+        warnings.warn(text, LacunaWarning, stacklevel=2)
+    config = uvicorn.Config(
+        create_app(engine, limits, key=key, prepare=prepare),
+        log_level="warning",
+        access_log=False,  # no line per request; counts are in /metrics
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(limits.max_seconds),
+    )
+    announce(f"http://{f'[{place}]' if ':' in place else place}:{number}")
+    with listener, _ignoring_raised_signals():
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind the address, or raise an error with the reason."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_QUEUE)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise SettingError(f"{host}, port {port}: cannot be bound ({why}); name another --host or --port") from error
+
+
+def make_page_routes() -> APIRouter:
+    """Return a route for each file of the web page."""
+    routes = APIRouter(include_in_schema=False)
+    for file in sorted(_FOLDER.iterdir()):
+        if file.suffix in _TYPES:
+            address = _ADDRESSES.get(file.name, f"/page/{file.name}")
+            routes.add_api_route(address, _file_route(file.read_bytes(), _TYPES[file.suffix]), methods=["GET"])
+    return routes
+
+
+def _file_route(content: bytes, kind: str) -> Callable[[], Response]:
+    def send_file() -> Response:
+        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    return send_file
+
+
 async def _refuse(_: Request, error: Exception) -> JSONResponse:
     return error_response(error)
 
@@ -103,56 +146,9 @@ async def _refuse_route(_: Request, error: Exception) -> JSONResponse:
     return error_answer(detail, status, headers)
 
 
-HOST, PORT = "127.0.0.1", 8017
-_QUEUE = 2048  # connections that the system holds until we take them
-
-
-def serve(
-    engine: Engine,
-    limits: ServerLimits | None = None,
-    *,
-    host: str = HOST,
-    port: int = PORT,
-    key: str | None = None,
-    prepare: Callable[[], None] = lambda: None,
-    announce: Callable[[str], None] = lambda url: None,
-) -> None:
-    """Serve until SIGTERM or Ctrl-C, then answer what has arrived, and return.
-
-    :param port: 0 for any that is free.
-    :param announce: Called with the address when the server is about to answer.
-    """
-    limits = limits or ServerLimits()
-    listener = listen(host, port)
-    place, number = listener.getsockname()[:2]
-    if key is None and not ipaddress.ip_address(place).is_loopback:
-        text = f"{host}: everybody who reaches this address may use the server; set an API key, or use {HOST}"
-        warnings.warn(text, LacunaWarning, stacklevel=2)
-    config = uvicorn.Config(
-        create_app(engine, limits, key=key, prepare=prepare),
-        log_level="warning",
-        access_log=False,  # it would write texts' routes for every request; counts are in /metrics
-        server_header=False,
-        timeout_graceful_shutdown=math.ceil(limits.max_seconds),
-    )
-    announce(f"http://{f'[{place}]' if ':' in place else place}:{number}")
-    with listener, _ending_quietly():
-        uvicorn.Server(config).run(sockets=[listener])
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Take the address, or say why it cannot be had."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_QUEUE)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise SettingError(f"{host}, port {port}: cannot be had ({why}); name another --host or --port") from error
-
-
 @contextmanager
-def _ending_quietly() -> Iterator[None]:
-    """Let signals only stop the server: once stopped, uvicorn sends them again, which would kill the process."""
+def _ignoring_raised_signals() -> Iterator[None]:
+    """Ignore the signals that uvicorn raises again after it has stopped, which would kill the process."""
 
     def ignore(_: int, __: FrameType | None) -> None:
         return

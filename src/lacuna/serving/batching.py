@@ -1,8 +1,8 @@
-"""One thread that does all the work, and a queue before it, from which equal work of many clients is taken together.
+"""Dynamic batching: one worker thread and a queue, from which texts of many clients are taken in batches.
 
-What has waited longest goes first, and takes along whatever else is waiting under the same key, as much as the budget
-allows. Nobody waits for a batch to fill: while one is being worked on, the next one gathers by itself. Knows nothing of
-translation, of models or of HTTP.
+The oldest text goes first, together with other waiting texts of the same key, within the limits of a batch. A batch
+starts as soon as the worker is free; it does not wait to be filled. This module does not know translation, models or
+HTTP.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Waiting(Generic[Result]):
-    """A text that waits: its number in the order of arrival, and where its result is to go."""
+class _QueuedText(Generic[Result]):
+    """A text in the queue, with its number in order of arrival and the future of its result."""
 
     number: int
     text: str
@@ -34,13 +34,13 @@ class _Waiting(Generic[Result]):
 
 
 class Batcher(Generic[Key, Result]):
-    """Hands texts to one worker thread, those with equal keys together.
+    """Passes texts to one worker thread, in batches of equal keys.
 
-    :param work: Called in the worker thread with a key and some texts; gives a result, or an error, for each of them.
-    :param texts: The most texts in a batch.
-    :param characters: The most characters in a batch; a longer text goes alone.
-    :param waiting: The most texts that may wait.
-    :param prepare: Called in the worker thread before anything else.
+    :param work: Called in the worker thread with a key and texts; returns a result or an error for each.
+    :param texts: Largest number of texts in a batch.
+    :param characters: Largest number of characters in a batch; a longer text is a batch of its own.
+    :param waiting: Largest number of texts in the queue.
+    :param prepare: Called first in the worker thread.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Batcher(Generic[Key, Result]):
     ) -> None:
         self._work, self._prepare = work, prepare
         self._texts, self._characters, self._most_waiting = texts, characters, waiting
-        self._queues: dict[Key, deque[_Waiting[Result]]] = {}
+        self._queues: dict[Key, deque[_QueuedText[Result]]] = {}
         self._changed = Condition()
         self._arrived = self._waiting = 0
         self._closing = False
@@ -63,25 +63,25 @@ class Batcher(Generic[Key, Result]):
 
     @property
     def waiting(self) -> int:
-        """Texts that no batch has taken yet."""
+        """Number of texts in the queue."""
         return self._waiting
 
     @property
     def accepts(self) -> bool:
-        """Whether there is someone to do the work."""
+        """Whether the worker takes new texts."""
         return self._thread.is_alive() and not self._closing
 
     def submit(self, key: Key, texts: Sequence[str]) -> list[Future[Result]]:
-        """Let texts wait for their turn: all of them, or none if there is no room."""
+        """Add texts to the queue: all of them, or none if it would be too full."""
         with self._changed:
             if not self.accepts:
-                raise Overloaded("the server is stopping; ask another, or again when it is back")
+                raise Overloaded("the server is stopping; try again later")
             if self._waiting + len(texts) > self._most_waiting:
                 raise Overloaded(
-                    f"{self._waiting:,} sentences are waiting and at most {self._most_waiting:,} may; ask again later"
+                    f"{self._waiting:,} sentences are waiting, and the limit is {self._most_waiting:,}; try again later"
                 )
             futures: list[Future[Result]] = [Future() for _ in texts]
-            new = [_Waiting(self._arrived + n, text, futures[n]) for n, text in enumerate(texts)]
+            new = [_QueuedText(self._arrived + n, text, futures[n]) for n, text in enumerate(texts)]
             if new:
                 self._queues.setdefault(key, deque()).extend(new)
             self._arrived += len(new)
@@ -90,7 +90,7 @@ class Batcher(Generic[Key, Result]):
         return futures
 
     def close(self) -> None:
-        """Take nothing more, finish all that waits, and end the thread."""
+        """Accept no more texts, finish the queue, and end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -100,20 +100,20 @@ class Batcher(Generic[Key, Result]):
         self._prepare()
         while (batch := self._take()) is not None:
             key, items = batch
-            # Who gave up while waiting has cancelled; nothing is computed for them.
+            # Texts whose clients have given up are cancelled and skipped.
             wanted = [item for item in items if item.future.set_running_or_notify_cancel()]
             if wanted:
                 self._finish(key, wanted)
 
-    def _take(self) -> tuple[Key, list[_Waiting[Result]]] | None:
-        """Wait for something to do and take it from the queue; None when there will be nothing more."""
+    def _take(self) -> tuple[Key, list[_QueuedText[Result]]] | None:
+        """Wait for texts and take a batch from the queue; None after closing."""
         with self._changed:
             self._changed.wait_for(lambda: self._queues or self._closing)
             if not self._queues:
                 return None
             key = min(self._queues, key=lambda one: self._queues[one][0].number)
             queue, characters = self._queues[key], 0
-            taken: list[_Waiting[Result]] = []
+            taken: list[_QueuedText[Result]] = []
             while queue and len(taken) < self._texts:
                 characters += len(queue[0].text)
                 if taken and characters > self._characters:
@@ -124,11 +124,11 @@ class Batcher(Generic[Key, Result]):
             self._waiting -= len(taken)
             return key, taken
 
-    def _finish(self, key: Key, items: list[_Waiting[Result]]) -> None:
+    def _finish(self, key: Key, items: list[_QueuedText[Result]]) -> None:
         results: Sequence[Result | Exception]
         try:
             results = self._work(key, [item.text for item in items])
-        except Exception as error:  # whatever it is, others still want their answers
+        except Exception as error:  # the worker must survive any error
             if not isinstance(error, LacunaError):
                 _log.exception("a batch of %d failed", len(items))
             results = [error] * len(items)

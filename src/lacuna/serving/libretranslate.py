@@ -1,7 +1,7 @@
-"""The shape that LibreTranslate clients use, so that existing tools can point at this server.
+"""The interface of LibreTranslate, for existing clients.
 
 ``POST /translate`` takes JSON or a form and translates with the server's first memory; ``GET /languages`` lists the
-one direction of the model. Written from the documented interface; knows nothing of how translations are made.
+direction of the model. Implemented from the documented interface.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class LibreBody(BaseModel):
-    """A request in LibreTranslate's words; fields that mean nothing here, such as ``alternatives``, are let pass."""
+    """A request of LibreTranslate; unsupported fields such as ``alternatives`` are ignored."""
 
     q: str | list[str] = Field(description="One text, or several.", examples=["Klicken Sie auf OK."])
     source: str = Field(default=AUTO, description="The model's source language, or auto.", examples=["de"])
     target: str = Field(description="The model's target language.", examples=["en"])
-    format: Literal["text"] = Field(default="text", description="Only plain text; markup is not understood.")
-    api_key: str | None = Field(default=None, description="The server's API key, where it has one.")
+    format: Literal["text"] = Field(default="text", description="Plain text only; markup is not supported.")
+    api_key: str | None = Field(default=None, description="The API key, if the server has one.")
 
 
 class DetectedLanguage(BaseModel):
-    """The source language where ``auto`` was asked for: the model's. Nothing is detected, hence no confidence."""
+    """The source language of the model, for requests with ``auto``. It is not detected, so the confidence is 0."""
 
     language: str
     confidence: float = 0.0
 
 
 class LibreAnswer(BaseModel):
-    """One translation for one text, a list for a list."""
+    """A translation for a text, or a list for a list."""
 
-    translatedText: str | list[str]  # noqa: N815 - LibreTranslate's word
+    translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
 
 
 class Language(BaseModel):
-    """A language, and those that it can be translated into."""
+    """A language and its target languages."""
 
     code: str
     name: str
@@ -60,7 +60,7 @@ class Language(BaseModel):
 
 
 def make_libre_routes(service: Service, key: str | None) -> APIRouter:
-    """Make the routes of LibreTranslate that this server has."""
+    """Return the supported routes of LibreTranslate."""
     routes = APIRouter(tags=["LibreTranslate"])
     body_schema = {"schema": LibreBody.model_json_schema()}
     content = {kind: body_schema for kind in ("application/json", *_FORMS)}
@@ -73,13 +73,13 @@ def make_libre_routes(service: Service, key: str | None) -> APIRouter:
         openapi_extra={"requestBody": {"required": True, "content": content}},
     )
     async def translate(request: Request) -> LibreAnswer:
-        """Translate as LibreTranslate does; JSON or a form."""
+        """Translate a text or a list; the body is JSON or a form."""
         body = _parse(request.headers.get("content-type", ""), await request.body())
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         check_key(key, body.api_key, bearer if scheme.lower() == "bearer" else None)
         source = _check_languages(service, body)
         several = isinstance(body.q, list)
-        done = await service.translate(body.q if isinstance(body.q, list) else [body.q], engine.choose())
+        done = await service.translate(body.q if isinstance(body.q, list) else [body.q], engine.resolve_options())
         texts = [one.text for one in done]
         found = [DetectedLanguage(language=source)] * len(texts) if body.source == AUTO else None
         return LibreAnswer(
@@ -111,11 +111,11 @@ def _parse(content_type: str, body: bytes) -> LibreBody:
         where = ".".join(map(str, first["loc"][:1])) or "body"
         raise RequestError(f"{where}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
-        raise RequestError("the body is neither JSON nor a form in UTF-8; send one of them") from error
+        raise RequestError("the body is neither JSON nor a form in UTF-8; send one of these") from error
 
 
 def _form(content_type: str, body: bytes) -> dict[str, Any]:
-    """Read a form, either kind; a field that comes several times is a list."""
+    """Read a form of either type; a repeated field is a list."""
     if content_type.lower().startswith(_FORMS[0]):
         fields = parse_qs(body.decode("utf-8"), keep_blank_values=True, errors="strict")
     else:
@@ -134,10 +134,10 @@ def _payload(part: Message) -> str:
 
 
 def _check_languages(service: Service, body: LibreBody) -> str:
-    """Refuse another direction than the model's, and give its source language."""
+    """Refuse any other direction than the model's; return its source language."""
     direction = service.engine.model.languages
     if direction is None:
-        # The model does not say what it translates; whoever asks knows better.
+        # The direction of the model is unknown, so any is accepted.
         return body.source
     for field, got, has in (("source", body.source, direction.source), ("target", body.target, direction.target)):
         if got not in (has, short_code(has), AUTO if field == "source" else has):

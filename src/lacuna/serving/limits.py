@@ -1,4 +1,4 @@
-"""How much a server takes on, and what it answers when a request goes beyond."""
+"""Limits of a server, and the errors of requests, each with its HTTP status."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from lacuna.errors import LacunaError, SettingError
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Bounds on what one request may ask for, on what may wait, and on what the model gets at once.
+    """Limits of requests, of the queue and of batches.
 
-    :param max_characters: Of one text.
-    :param max_texts: Sentences in one request: the lines of all its texts that are not blank.
-    :param max_body_bytes: Of the body of a request.
-    :param max_seconds: From when a request has arrived until it is answered, be it with an error.
-    :param max_waiting: Sentences of all requests that may wait for the model.
-    :param batch_texts: Sentences that the model gets at once.
-    :param batch_characters: Characters that the model gets at once; a longer sentence goes alone.
+    :param max_characters: Characters of a text.
+    :param max_texts: Sentences in a request, i.e. lines of all its texts that are not blank.
+    :param max_body_bytes: Bytes of a request body.
+    :param max_seconds: Seconds from the arrival of a request to its answer.
+    :param max_waiting: Sentences of all requests in the queue.
+    :param batch_texts: Sentences in a batch.
+    :param batch_characters: Characters in a batch; a longer sentence is a batch of its own.
     """
 
     max_characters: int = 5_000
@@ -35,7 +35,7 @@ class ServerLimits:
                 raise SettingError(f"{one.name}: got {value}; allowed is more than 0")
         if self.max_texts > self.max_waiting:
             raise SettingError(
-                f"max_texts: got {self.max_texts:,}, but no more than {self.max_waiting:,} may wait; "
+                f"max_texts: got {self.max_texts:,}, but at most {self.max_waiting:,} may wait; "
                 f"allowed is 1 to {self.max_waiting:,}"
             )
 
@@ -46,31 +46,31 @@ class RequestError(LacunaError):
     status = 400
 
 
-class NotAllowed(RequestError):  # noqa: N818 - named for what happened
+class NotAllowed(RequestError):  # noqa: N818 - names the reason
     """No API key, or a wrong one."""
 
     status = 401
 
 
-class TooSlow(RequestError):  # noqa: N818 - named for what happened
-    """A body that did not arrive in time."""
+class TooSlow(RequestError):  # noqa: N818 - names the reason
+    """The request body did not arrive in time."""
 
     status = 408
 
 
-class TooLarge(RequestError):  # noqa: N818 - named for what happened
-    """More than the limits of the server."""
+class TooLarge(RequestError):  # noqa: N818 - names the reason
+    """The request exceeds a limit of the server."""
 
     status = 413
 
 
-class Overloaded(RequestError):  # noqa: N818 - named for what happened
-    """Too much is waiting already, or the server is about to stop."""
+class Overloaded(RequestError):  # noqa: N818 - names the reason
+    """The queue is full, or the server is stopping."""
 
     status = 503
 
 
-class OutOfTime(RequestError):  # noqa: N818 - named for what happened
-    """The answer was not found in time."""
+class OutOfTime(RequestError):  # noqa: N818 - names the reason
+    """The request was not answered in time."""
 
     status = 504

@@ -1,4 +1,4 @@
-"""The facade: a model, memories and a combiner give translations with the evidence of every step."""
+"""Translate with a model, memories and a combiner, and return the evidence behind every token."""
 
 from lacuna.translator.memory import Memory, open_memory
 from lacuna.translator.translator import Translator

@@ -1,7 +1,7 @@
-"""kNN-MT as a scorer round the model's: beam search does not know the difference.
+"""kNN-MT as a scorer around the model's scorer. Beam search does not know the difference.
 
-Only the retrieved tokens' probabilities are touched; no batch x vocabulary tensor is made for the memory's side. With a
-gate, rows that it does not want are not searched for and keep the model's word.
+Only the probabilities of retrieved tokens change; no ``(batch, vocabulary)`` tensor is created for the kNN side. With a
+gate, rows that it rejects are not searched and keep the model's distribution.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from lacuna.translator.memory import Memory, find_neighbors
 
 @dataclass(slots=True)
 class SearchCount:
-    """How many rows were scored so far, and for how many of them the memories were searched."""
+    """Number of rows scored so far, and for how many of them the memories were searched."""
 
     rows: int = 0
     searched: int = 0
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, rows: int, searched: int) -> None:
-        """Count more, from any thread."""
+        """Add to the counts; safe from any thread."""
         with self._lock:
             self.rows += rows
             self.searched += searched
 
 
 class KnnScorer:
-    """Scores next tokens with the model and what the memories say about its present state.
+    """Scores next tokens with the model and the neighbors of its current decoder states.
 
-    :param gate: Which rows to search for; without it, all.
+    :param gate: Decides which rows are searched; without it, all are.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class KnnScorer:
 
     @property
     def vocabulary_size(self) -> int:
-        """Columns of the scores."""
+        """Number of columns of the scores."""
         return self._plain.vocabulary_size
 
     @property
@@ -56,42 +56,42 @@ class KnnScorer:
 
     @property
     def banned_ids(self) -> Sequence[int]:
-        """Tokens that are never to be chosen."""
+        """Tokens that are never chosen."""
         return self._plain.banned_ids
 
     @property
     def max_new_tokens(self) -> int:
-        """The most tokens a translation can have."""
+        """Maximum number of tokens of a translation."""
         return self._plain.max_new_tokens
 
     @property
     def joins(self) -> bool:
-        """Whether sentences may begin while others are under way."""
+        """Whether states with hypotheses of different lengths can be joined."""
         return self._plain.joins
 
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
-        """Begin as the model does."""
+        """Start one hypothesis for each source."""
         return self._plain.start(sources)
 
     def advance(self, state: ModelState, rows: torch.Tensor, tokens: torch.Tensor) -> ModelState:
-        """Go on as the model does."""
+        """Extend rows by tokens."""
         return self._plain.advance(state, rows, tokens)
 
     def join(self, state: ModelState, others: ModelState) -> ModelState:
-        """Go on with both as the model does."""
+        """Concatenate the rows of two states."""
         return self._plain.join(state, others)
 
     @torch.inference_mode()
-    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         """Mix the neighbors of each row's key into the model's log-probabilities."""
         log_probs = self._plain.score(state)
         if self._gate is None:
             self.count.add(len(log_probs), len(log_probs))
             return self._mix(log_probs, state.keys)
-        wanted = self._gate.wants(state.keys, log_probs, behind).to(log_probs.device).nonzero()[:, 0]
+        wanted = self._gate.wants(state.keys, log_probs, score_gap).to(log_probs.device).nonzero()[:, 0]
         self.count.add(len(log_probs), len(wanted))
         if 2 * len(wanted) > len(log_probs):
-            # Rows without mass stay as they are, and passing over them costs less than copying most of the others.
+            # Rows without mass do not change, and including them costs less than copying most of the others.
             return self._mix(log_probs, state.keys, wanted)
         if len(wanted):
             log_probs[wanted] = self._mix(log_probs[wanted], state.keys[wanted])

@@ -1,6 +1,6 @@
-"""A memory is a store and its index; several are searched as one, their neighbors merged by distance.
+"""A memory is a store with its index. Several memories are searched as one: neighbors are merged by distance.
 
-Knows nothing of models beyond the fingerprint that a store was built with.
+Does not know models, except for the fingerprint that a store was built with.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lacuna.index import VectorIndex, open_index
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Memory:
-    """A store with the index that searches it, under a name that explanations use."""
+    """A store with its index, and a name for explanations."""
 
     name: str
     store: Store
@@ -30,11 +30,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """The neighbors of a batch of queries, over all memories, nearest first.
+    """The neighbors of a batch of queries over all memories, nearest first.
 
-    :param neighbors: What combiners see of them, on the device of the queries.
-    :param memories: Which memory each comes from: (queries, k).
-    :param entries: The row in that memory's store; -1 where there is none: (queries, k).
+    :param neighbors: The input of combiners, on the device of the queries.
+    :param memories: Number of the memory that each neighbor comes from: (queries, k).
+    :param entries: Its row in the store of that memory; -1 where there is no neighbor: (queries, k).
     """
 
     neighbors: Neighbors
@@ -43,20 +43,20 @@ class Retrieval:
 
 
 def open_memory(path: str | Path, name: str | None = None) -> Memory:
-    """Open a store and its index; the name is the folder's unless another is given."""
+    """Open a store with its index; the default name is that of the folder."""
     store = open_store(path)
     return Memory(name or Path(path).name, store, open_index(store))
 
 
 def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) -> Retrieval:
-    """Search every memory and keep the k nearest of all; at equal distance the earlier memory goes first."""
+    """Search every memory and keep the k nearest overall; at equal distance, earlier memories come first."""
     if not memories:
         raise SettingError("no memory to search; give at least one store")
-    asked = queries.float().cpu().numpy()
-    found = [memory.index.search(asked, k) for memory in memories]
+    rows = queries.float().cpu().numpy()
+    found = [memory.index.search(rows, k) for memory in memories]
     distances = np.concatenate([one.distances for one in found], axis=1)
     entries = np.concatenate([one.ids for one in found], axis=1)
-    owners = np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(asked), axis=0)
+    owners = np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(rows), axis=0)
     if len(memories) > 1:
         nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
         distances, entries, owners = (np.take_along_axis(part, nearest, 1) for part in (distances, entries, owners))
@@ -68,23 +68,23 @@ def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) ->
         values[chosen] = memory.store.values[entries[chosen]]
         if weights is not None and memory.store.weights is not None:
             weights[chosen] = memory.store.weights[entries[chosen]]
-    place = queries.device
+    device = queries.device
     neighbors = Neighbors(
-        torch.from_numpy(distances).to(place),
-        torch.from_numpy(values).to(place),
-        None if weights is None else torch.from_numpy(weights).log().to(place),
+        torch.from_numpy(distances).to(device),
+        torch.from_numpy(values).to(device),
+        None if weights is None else torch.from_numpy(weights).log().to(device),
         queries,
-        lambda: read_keys(memories, owners, entries, place),
+        lambda: read_keys(memories, owners, entries, device),
     )
     return Retrieval(neighbors, owners, entries)
 
 
 def read_keys(
-    memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], place: torch.device
+    memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], device: torch.device
 ) -> torch.Tensor:
-    """Read the keys of neighbors, zeros where there is none: (queries, k, dimension)."""
+    """Read the keys of neighbors; zeros where there is no neighbor: (queries, k, dimension)."""
     keys = np.zeros((*entries.shape, memories[0].store.dimension), np.float16)
     for number, memory in enumerate(memories):
         chosen = (owners == number) & (entries >= 0)
         keys[chosen] = memory.store.keys.gather(entries[chosen])
-    return torch.from_numpy(keys).to(place).float()
+    return torch.from_numpy(keys).to(device).float()

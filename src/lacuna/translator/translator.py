@@ -1,16 +1,21 @@
-"""Translating text with a model, with or without memories, and saying why each token was chosen."""
+"""Translate text with a model, with or without memories, and give the evidence behind each token.
+
+Does not know files, or how translations are shown.
+"""
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import accumulate
 
 import numpy as np
 import torch
 
 from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
-from lacuna.decoding import BeamSettings, Hypothesis, decode_all, muster, plan_batches
+from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, WorkerPool, decode_blocks, plan_batches
 from lacuna.errors import LacunaWarning
 from lacuna.index import use_threads
 from lacuna.models import Model
@@ -19,24 +24,30 @@ from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors
+from lacuna.translator.streaming import Item, gather_windows
 
 
 def shorten(source: list[int], most: int) -> list[int]:
-    """Cut a source to so many tokens, keeping its last one, which ends the sentence."""
+    """Truncate a source to ``most`` tokens, and keep its last token, which ends the sentence."""
     return source if len(source) <= most else [*source[: most - 1], source[-1]]
 
 
-# Keys whose distributions are made at once, for the gate's sake.
+# Keys that are projected to the vocabulary at once, for the gate.
 _PROJECTED_AT_ONCE = 256
+
+# Sentences in each block of a window, sorted by length within the block. The first blocks are small, so that output
+# starts early.
+BLOCKS = (64, 128, 256, 512, 1024)
 
 
 class Translator:
-    """A model, any number of memories, and the combiner that weighs what they say.
+    """A model, any number of memories, and the combiner that mixes their probabilities.
 
     :param memories: Searched together; without any, this is the plain model.
-    :param combiner: How neighbors become probability.
-    :param gate: Where to search at all; without it, everywhere.
-    :param int8: Translate with 8-bit weights: quicker on a CPU, and a little less exact.
+    :param combiner: Turns neighbors into probability.
+    :param beam: Settings of beam search.
+    :param gate: Decides where to search; without it, every step searches.
+    :param int8: Translate with 8-bit weights: faster on a CPU, slightly less accurate.
     """
 
     def __init__(
@@ -49,57 +60,112 @@ class Translator:
         gate: Gate | None = None,
         int8: bool = False,
     ) -> None:
-        for memory in memories:
-            memory.store.check_model(model.fingerprint)
         if isinstance(combiner, SavedCombiner):
             combiner.check_model(model.fingerprint)
-        self.model, self.memories, self.combiner = model, tuple(memories), combiner or Vanilla()
+        self.model, self.combiner = model, combiner or Vanilla()
         self.beam = beam or BeamSettings()
-        self.gate = gate if memories else None
-        # Made once: preparing a model's weights for stepping takes a while.
+        # Created once: preparing the weights of a model for stepping takes a while.
         self._plain = ModelScorer(model, int8=int8)
+        self._set_memories(memories, gate)
+
+    def _set_memories(self, memories: Sequence[Memory], gate: Gate | None) -> None:
+        for memory in memories:
+            memory.store.check_model(self.model)
+        self.memories = tuple(memories)
+        self.gate = gate if memories else None
         self._scorer = KnnScorer(self._plain, self.memories, self.combiner, self.gate) if memories else None
+
+    def with_memories(self, memories: Sequence[Memory]) -> Translator:
+        """Return a translator with other memories and otherwise the same settings, gate and int8 included."""
+        other = copy.copy(self)
+        other._set_memories(memories, self.gate)
+        return other
 
     @property
     def search_count(self) -> SearchCount:
-        """How many steps were scored so far, and for how many the memories were searched."""
+        """Number of rows scored so far, and for how many of them the memories were searched."""
         return SearchCount() if self._scorer is None else self._scorer.count
 
     def translate(
         self, texts: Sequence[str], *, evidence: bool = False, batch_size: int = 32, progress: Progress = SILENT
     ) -> list[Translation]:
-        """Translate sentences, in order; a blank one stays blank, one too long for the model is cut, with a warning.
+        """Translate sentences and return the translations in order.
 
-        On a CPU the threads that torch may use share the batches out among them.
+        A blank sentence stays blank. A sentence too long for the model is truncated, with a warning. On a CPU, the
+        threads of torch form a worker pool.
 
-        :param evidence: Also say, for every token, what model and memories thought of it.
+        :param evidence: Also return the evidence behind every token.
+        """
+        progress.start("translate", sum(1 for text in texts if text.strip()), "sentences")
+        found = list(self._translate(texts, [len(texts)], evidence, batch_size, progress))
+        progress.finish()
+        return found
+
+    def stream(
+        self, texts: Iterable[str], *, evidence: bool = False, batch_size: int = 32, progress: Progress = SILENT
+    ) -> Generator[Translation, None, None]:
+        """Translate a stream of sentences of any length and yield the translations in order, as they become ready.
+
+        Sentences are translated in windows. A window ends early if ``texts`` pauses. At most two windows are in memory:
+        one that is translated and one that a background thread reads ahead.
+
+        :param evidence: Also return the evidence behind every token.
+        """
+        progress.start("translate", None, "sentences")
+        done = 0
+        for window in gather_windows(texts, sum(BLOCKS)):
+            yield from self._translate(window, BLOCKS, evidence, batch_size, progress, done)
+            done += len(window)
+        progress.finish()
+
+    def _translate(
+        self,
+        texts: Sequence[str],
+        blocks: Sequence[int],
+        evidence: bool,
+        batch_size: int,
+        progress: Progress,
+        offset: int = 0,
+    ) -> Iterator[Translation]:
+        """Translate sentences, and yield the translations in order as soon as they are ready.
+
+        :param offset: Number of sentences before these, for warnings.
         """
         written = [number for number, text in enumerate(texts) if text.strip()]
-        sources = self._fitting(written, self.model.encode_sources([texts[number] for number in written]))
+        encoded = self.model.encode_sources([texts[number] for number in written])
+        sources = self._truncated([offset + number for number in written], encoded)
         scorer = self._plain if self._scorer is None else self._scorer
-        crew = muster(len(sources), batch_size, use_threads) if self.model.device.type == "cpu" else None
-        found = decode_all(scorer, sources, self.beam, batch_size=batch_size, crew=crew, progress=progress)
-        best = [hypotheses[0] for hypotheses in found]
-        steps = self._evidence(sources, best, batch_size) if evidence else [()] * len(best)
-        results = [Translation(text, "", 0.0, 0) for text in texts]
-        for number, hypothesis, why in zip(written, best, steps, strict=True):
-            text = self.model.decode(hypothesis.tokens)
-            tokens = hypothesis.tokens
-            results[number] = Translation(texts[number], text, hypothesis.score, len(tokens), why, tokens)
-        return results
+        on_cpu = self.model.device.type == "cpu"
+        pool = WorkerPool.for_sentences(len(sources), batch_size, use_threads) if on_cpu else None
+        decoding = decode_blocks(
+            scorer, sources, self.beam, blocks, BatchCapacity(batch_size), pool=pool, on_finished=progress.advance
+        )
+        with closing(decoding):
+            done, following = 0, 0
+            for group in _at_least(batch_size if evidence else 1, decoding):
+                chosen = slice(done, done + len(group))
+                best = [hypotheses[0] for hypotheses in group]
+                steps = self._evidence(sources[chosen], best, batch_size) if evidence else [()] * len(best)
+                for number, hypothesis, why in zip(written[chosen], best, steps, strict=True):
+                    yield from (Translation(text, "", 0.0, 0) for text in texts[following:number])
+                    text, tokens = self.model.decode(hypothesis.tokens), hypothesis.tokens
+                    yield Translation(texts[number], text, hypothesis.score, len(tokens), why, tokens)
+                    following = number + 1
+                done += len(group)
+            yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
 
-    def _fitting(self, numbers: Sequence[int], sources: list[list[int]]) -> list[list[int]]:
-        """Cut sources that are longer than the model can take, and say so."""
+    def _truncated(self, numbers: Sequence[int], sources: list[list[int]]) -> list[list[int]]:
+        """Truncate sources that are too long for the model, with a warning."""
         most = self.model.max_length
         cut = [number + 1 for number, source in zip(numbers, sources, strict=True) if len(source) > most]
         if cut:
             which = ", ".join(map(str, cut[:5])) + (", ..." if len(cut) > 5 else "")
-            text = f"{len(cut)} sentences have more than the {most} tokens the model takes and were cut: {which}"
+            text = f"{len(cut)} sentences have more than the model's maximum of {most} tokens and were cut: {which}"
             warnings.warn(text, LacunaWarning, stacklevel=3)
         return [shorten(source, most) for source in sources]
 
     def explain(self, sources: Sequence[str], targets: Sequence[str]) -> list[tuple[Step, ...]]:
-        """Say why each token of given translations would be chosen, or not."""
+        """Return the evidence for each token of given translations."""
         tokens = [tuple(ids) for ids in self.model.encode_targets(targets)]
         hypotheses = [Hypothesis(ids, 0.0, (), (0.0,) * len(ids)) for ids in tokens]
         return self._evidence(self.model.encode_sources(sources), hypotheses, 32)
@@ -107,14 +173,14 @@ class Translator:
     def _evidence(
         self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis], batch_size: int
     ) -> list[tuple[Step, ...]]:
-        """Read the finished translations through the model once more: one pass instead of books kept per beam."""
+        """Compute evidence with teacher forcing: one more pass, instead of recording every step of beam search."""
         results: list[tuple[Step, ...]] = [()] * len(sources)
         for batch in plan_batches([len(source) for source in sources], batch_size=batch_size):
             targets = [hypotheses[number].tokens for number in batch]
-            forced = self.model.force_decode([sources[number] for number in batch], targets)
+            forced = self.model.teacher_force([sources[number] for number in batch], targets)
             gold = torch.tensor([token for target in targets for token in target])
-            behind = torch.tensor([gap for number in batch for gap in hypotheses[number].behind])
-            steps = self._steps(forced.keys, gold, forced.log_p_gold.exp().double(), forced.predictions, behind)
+            gaps = torch.tensor([gap for number in batch for gap in hypotheses[number].score_gaps])
+            steps = self._steps(forced.keys, gold, forced.log_p_gold.exp().double(), forced.predictions, gaps)
             starts = [0, *accumulate(map(len, targets))]
             for place, number in enumerate(batch):
                 results[number] = tuple(steps[starts[place] : starts[place + 1]])
@@ -126,14 +192,14 @@ class Translator:
         gold: torch.Tensor,
         p_model: torch.Tensor,
         predictions: torch.Tensor,
-        behind: torch.Tensor,
+        score_gaps: torch.Tensor,
     ) -> list[Step]:
         if not self.memories:
             weights, p_knn = torch.zeros(len(gold)), torch.zeros(len(gold))
             neighbors: list[tuple[Neighbor, ...]] = [()] * len(gold)
         else:
             found = find_neighbors(self.memories, keys, self.combiner.k)
-            mass = self.combiner.mass(found.neighbors).double().cpu() * self._searched(keys, behind)[:, None]
+            mass = self.combiner.mass(found.neighbors).double().cpu() * self._searched(keys, score_gaps)[:, None]
             weights = mass.sum(1)
             share = mass / weights.clamp(min=1e-30)[:, None]
             p_knn = (share * (found.neighbors.values.cpu() == gold[:, None])).sum(1)
@@ -142,20 +208,21 @@ class Translator:
         name = self.model.token_text
         columns = (gold, p, p_model, p_knn, weights, predictions)
         return [
-            Step(name(token), final, model, memory, weight, name(said), near)
-            for (token, final, model, memory, weight, said), near in zip(
+            Step(name(token), final, model, memory, weight, name(prediction), near)
+            for (token, final, model, memory, weight, prediction), near in zip(
                 zip(*(column.tolist() for column in columns), strict=True), neighbors, strict=True
             )
         ]
 
-    def _searched(self, keys: torch.Tensor, behind: torch.Tensor) -> torch.Tensor:
-        """Tell for which keys the memories are searched when translating: 1 or 0, (rows,)."""
+    def _searched(self, keys: torch.Tensor, score_gaps: torch.Tensor) -> torch.Tensor:
+        """Return 1 for keys with which the memories are searched during translation, 0 for others: (rows,)."""
         if self.gate is None:
             return torch.ones(len(keys))
         with torch.inference_mode():
+            parts = zip(keys.split(_PROJECTED_AT_ONCE), score_gaps.split(_PROJECTED_AT_ONCE), strict=True)
             wanted = [
                 self.gate.wants(part, self.model.project(part).log_softmax(-1), gaps.to(part.device)).cpu()
-                for part, gaps in zip(keys.split(_PROJECTED_AT_ONCE), behind.split(_PROJECTED_AT_ONCE), strict=True)
+                for part, gaps in parts
             ]
         return torch.cat(wanted).double()
 
@@ -178,3 +245,15 @@ class Translator:
                 )
             )
         return [tuple(row) for row in rows]
+
+
+def _at_least(size: int, groups: Iterable[list[Item]]) -> Iterator[list[Item]]:
+    """Merge groups to ``size`` or more items each; the last may be smaller."""
+    merged: list[Item] = []
+    for group in groups:
+        merged += group
+        if len(merged) >= size:
+            yield merged
+            merged = []
+    if merged:
+        yield merged

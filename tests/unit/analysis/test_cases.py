@@ -1,4 +1,4 @@
-"""Examples that are found by themselves: each shows what it says, checked by other ways through model and store."""
+"""Example sentences: each has the properties it shows, checked independently with model and store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lacuna.datastore import Store, build_store
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import build_index
 from lacuna.margin import read_margins
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair, Step
 from lacuna.translator import Memory, Translator, open_memory
@@ -182,7 +182,7 @@ def test_corpus_cases_that_cannot_be(model: Model, measured: Store) -> None:
     margins = read_margins(measured)
     with pytest.raises(SettingError, match="count: got 0"):
         corpus_cases(model, measured, margins, 0)
-    with pytest.raises(StoreError, match="measured up to 20, 21 was asked for"):
+    with pytest.raises(StoreError, match="measured up to 20, but 21 is needed"):
         corpus_cases(model, measured, margins, below=21)
     assert corpus_cases(model, measured, margins, below=1).rows == ()  # no margin is 0
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from lacuna.analysis import choose_pruning
-from lacuna.analysis.pruning_choice import _log_p, _retrieve, _without
+from lacuna.analysis.pruning_choice import _retrieve, _without
 from lacuna.combiners import Vanilla
 from lacuna.errors import SettingError
-from lacuna.fitting import collect_retrievals
+from lacuna.fitting import DevSet, collect_retrievals
+from lacuna.fitting.vanilla import gold_log_p
 from lacuna.models import Model
 from lacuna.progress import SILENT
 from lacuna.pruning import Plac, prune_store
@@ -32,10 +33,11 @@ def test_taking_neighbors_out_equals_searching_the_pruned_store(
     assert ratio > 0
     prune_store(memory.store, Plac(0), tmp_path / "small", ratio=ratio, seed=3)
     combiner = Vanilla(k=2, knn_weight=0.6, temperature=5.0)
-    retrieved, entries, _ = _retrieve(model, memory, pairs[:5], SILENT)
+    retrieved, entries, _ = _retrieve(model, memory, DevSet(pairs[:5]), SILENT)
     keep = Plac(0).prune(StoreEntries(memory.store, SILENT), ratio=ratio, seed=3).keep
-    shortcut = _log_p(_without(retrieved, keep[entries] & (entries >= 0), 2), combiner)
-    real = _log_p(collect_retrievals(model, [open_memory(tmp_path / "small")], pairs[:5], 2), combiner)
+    shortcut = gold_log_p(_without(retrieved, keep[entries] & (entries >= 0), 2), combiner)
+    small = open_memory(tmp_path / "small")
+    real = gold_log_p(collect_retrievals(model, [small], DevSet(pairs[:5]), 2), combiner)
     np.testing.assert_allclose(shortcut, real, rtol=1e-4, atol=1e-5)
 
 

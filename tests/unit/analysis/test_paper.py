@@ -1,4 +1,4 @@
-"""The paper's figures: cells typed anew from the paper, and the arithmetic that they should obey, or do not."""
+"""The figures of the paper: cells copied independently, and their arithmetic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from lacuna.analysis.paper import PAPER, PaperDomain, paper_index_bytes, paper_of
 from lacuna.errors import SettingError
-from lacuna.pruning.methods import PRUNERS
+from lacuna.pruning import PRUNERS
 
 OPUS = [domain for domain in PAPER.values() if domain.entries is not None]
 

@@ -1,4 +1,4 @@
-"""Tables: what is written can be read again, and no text can break LaTeX."""
+"""Tables: files can be read back, and no text breaks LaTeX."""
 
 from __future__ import annotations
 

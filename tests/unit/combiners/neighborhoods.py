@@ -9,7 +9,7 @@ import torch
 from hypothesis import strategies as st
 
 from lacuna.combiners import Neighbors
-from lacuna.fitting.objective import TokenCache
+from lacuna.fitting.token_cache import TokenCache
 
 VOCABULARY = 9
 DIMENSION = 3

@@ -74,10 +74,10 @@ def test_the_threshold_keeps_its_promise_and_is_the_highest_that_does(loss: floa
     gains = gains + torch.randn(50, generator=torch.Generator().manual_seed(seed)) / 2
     bounded = set_threshold(gate, features, gains, loss)
     allowed = loss * max(0.0, float(gains.double().sum())) + 1e-6
-    foretold = gate.gains(features)
-    assert float(gains[foretold < bounded.threshold].double().sum()) <= allowed
-    for higher in foretold[foretold > bounded.threshold].tolist():
-        assert float(gains[foretold < higher].double().sum()) > allowed - 2e-6
+    predicted = gate.gains(features)
+    assert float(gains[predicted < bounded.threshold].double().sum()) <= allowed
+    for higher in predicted[predicted > bounded.threshold].tolist():
+        assert float(gains[predicted < higher].double().sum()) > allowed - 2e-6
 
 
 def test_without_a_threshold_every_search_is_wanted() -> None:
@@ -85,17 +85,17 @@ def test_without_a_threshold_every_search_is_wanted() -> None:
     assert bool(gate.wants(torch.randn(7, 2), torch.randn(7, 4).log_softmax(-1)).all())
 
 
-def test_what_is_too_far_behind_is_not_wanted() -> None:
+def test_no_search_above_the_beam_threshold() -> None:
     gate = fit_gate(REGIONS, *made_up(30), seed=1)
     keys, log_probs = torch.randn(4, 2), torch.randn(4, 4).log_softmax(-1)
-    behind = torch.tensor([0.0, 1.5, 1.6, torch.inf])
-    reaching = replace(gate, reach=1.5)
-    assert reaching.wants(keys, log_probs, behind).tolist() == [True, True, False, False]
-    assert reaching.wants(keys, log_probs).tolist() == [True] * 4  # nobody said that any is behind
-    foretold = gate.gains(gate.features(keys, log_probs))
-    both = replace(reaching, threshold=float(foretold[0]) + 1e-4)
-    assert not bool(both.wants(keys, log_probs, behind)[0])
-    assert both.wants(keys, log_probs, behind)[1] == (foretold[1] >= both.threshold)
+    score_gap = torch.tensor([0.0, 1.5, 1.6, torch.inf])
+    bounded = replace(gate, beam_threshold=1.5)
+    assert bounded.wants(keys, log_probs, score_gap).tolist() == [True, True, False, False]
+    assert bounded.wants(keys, log_probs).tolist() == [True] * 4  # without gaps, all count as 0
+    predicted = gate.gains(gate.features(keys, log_probs))
+    both = replace(bounded, threshold=float(predicted[0]) + 1e-4)
+    assert not bool(both.wants(keys, log_probs, score_gap)[0])
+    assert both.wants(keys, log_probs, score_gap)[1] == (predicted[1] >= both.threshold)
 
 
 def test_a_gate_that_need_not_search_has_a_threshold_above_all() -> None:
@@ -113,11 +113,11 @@ def test_the_same_seed_gives_the_same_gate() -> None:
 
 def test_saved_and_loaded_it_decides_alike(tmp_path: Path) -> None:
     gate = set_threshold(fit_gate(REGIONS, *made_up(50), seed=1), *made_up(50, 2), loss=0.1)
-    gate = replace(gate, reach=1.0)
-    save_gate(gate, tmp_path, MANIFEST.model_copy(update={"threshold": gate.threshold, "reach": gate.reach}))
+    gate = replace(gate, beam_threshold=1.0)
+    save_gate(gate, tmp_path, MANIFEST.model_copy(update={"threshold": gate.threshold, "reach": gate.beam_threshold}))
     loaded, manifest = load_gate(tmp_path)
-    keys, log_probs, behind = torch.randn(40, 2), (3 * torch.randn(40, 6)).log_softmax(-1), 2 * torch.rand(40)
-    assert torch.equal(loaded.wants(keys, log_probs, behind), gate.wants(keys, log_probs, behind))
+    keys, log_probs, score_gap = torch.randn(40, 2), (3 * torch.randn(40, 6)).log_softmax(-1), 2 * torch.rand(40)
+    assert torch.equal(loaded.wants(keys, log_probs, score_gap), gate.wants(keys, log_probs, score_gap))
     assert manifest.bleu == (20.0, 19.9)
 
 
@@ -125,7 +125,7 @@ def test_bounds_that_are_not_there_are_none(tmp_path: Path) -> None:
     gate = fit_gate(REGIONS, *made_up(20), seed=1)
     save_gate(gate, tmp_path, MANIFEST.model_copy(update={"threshold": None, "reach": None}))
     loaded, _ = load_gate(tmp_path)
-    assert (loaded.threshold, loaded.reach) == (-math.inf, math.inf)
+    assert (loaded.threshold, loaded.beam_threshold) == (-math.inf, math.inf)
 
 
 def test_a_missing_or_damaged_gate_is_refused(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
         ({"color": "red"}, "color: "),
         ({"combiner": "wise"}, "wise with settings"),
         ({"settings": {"k": 6}}, "power of 2"),
-        ({"settings": {"k": "4"}}, "of this version"),
+        ({"settings": {"k": "4"}}, "this version has no combiner"),
         ({"settings": {"k": 4, "depth": 1}}, "depth"),
         ({"settings": {"k": 8}}, "does not fit the settings"),
         ({"weights": None}, "its hash differs"),

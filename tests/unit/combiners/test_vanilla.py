@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as npst
 
 from lacuna.combiners import Neighbors, Vanilla, mix_into, token_mass
 from lacuna.errors import SettingError
-from lacuna.fitting.vanilla import DevRetrievals, tune_vanilla
+from lacuna.fitting.vanilla import DevRetrievals, search_grid
 
 VOCABULARY = 9
 
@@ -76,9 +76,9 @@ def test_weight_zero_leaves_every_bit(case: tuple[torch.Tensor, torch.Tensor, to
 @given(neighborhoods())
 def test_query_without_neighbors_keeps_the_model(case: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
     distances, values, log_probs = case
-    nobody, far = torch.full_like(values, -1), torch.full_like(distances, torch.inf)
-    mass = Vanilla(distances.shape[1], 0.7, 10.0).mass(Neighbors(far, nobody))
-    assert torch.equal(mix_into(log_probs.clone(), mass, nobody), log_probs)
+    missing, far = torch.full_like(values, -1), torch.full_like(distances, torch.inf)
+    mass = Vanilla(distances.shape[1], 0.7, 10.0).mass(Neighbors(far, missing))
+    assert torch.equal(mix_into(log_probs.clone(), mass, missing), log_probs)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,7 @@ def test_tuning_equals_mixing_every_token_by_the_combiner() -> None:
     values, gold = rng.integers(0, VOCABULARY, (tokens, k)), rng.integers(0, VOCABULARY, tokens)
     log_probs = torch.from_numpy(rng.normal(size=(tokens, VOCABULARY))).log_softmax(-1)
     chosen = log_probs.numpy()[np.arange(tokens), gold].astype(np.float32)
-    trials = tune_vanilla(
-        DevRetrievals(chosen, distances, values == gold[:, None]), ks=(2, 4), temperatures=(5.0, 20.0)
-    )
+    trials = search_grid(DevRetrievals(chosen, distances, values == gold[:, None]), ks=(2, 4), temperatures=(5.0, 20.0))
     assert [trial.perplexity for trial in trials] == sorted(trial.perplexity for trial in trials)
     for trial in trials[::7]:
         near, said = torch.from_numpy(distances[:, : trial.combiner.k]), torch.from_numpy(values[:, : trial.combiner.k])
@@ -110,4 +108,4 @@ def test_tuning_equals_mixing_every_token_by_the_combiner() -> None:
 
 def test_useless_memory_is_given_no_weight() -> None:
     dev = DevRetrievals(np.full(20, -0.1, np.float32), np.ones((20, 8), np.float32), np.zeros((20, 8), np.bool_))
-    assert tune_vanilla(dev)[0].combiner.knn_weight == 0.0
+    assert search_grid(dev)[0].combiner.knn_weight == 0.0

@@ -1,17 +1,16 @@
 """PO and MO: which messages count, which side is which, what their place is called."""
 
 import gzip
-import io
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from translate.misc.multistring import multistring
-from translate.storage import mo
 
 from lacuna.corpora import read_corpus
 from lacuna.errors import CorpusError
 from lacuna.records import Languages, SentencePair
+from unit.corpora.mo_files import compile_mo
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: de\\n"\n\n'
 PO = (
@@ -117,32 +116,16 @@ def test_windows_line_ends_and_compression(tmp_path: Path) -> None:
     assert texts(read_corpus(path)) == GOLDEN
 
 
-def compiled(messages: list[tuple[str | None, str, str]]) -> bytes:
-    store = mo.mofile()
-    for context, source, target in messages:
-        unit = mo.mounit(source)
-        unit.target = target
-        if context:
-            unit.setcontext(context)
-        store.addunit(unit)
-    content = io.BytesIO()
-    store.serialize(content)
-    return content.getvalue()
+MESSAGES = {
+    "": "Content-Type: text/plain; charset=UTF-8\nLanguage: de\n",
+    "menu\x04Open": "Öffnen",
+    "%d file\0%d files": "%d Datei\0%d Dateien",
+}
 
 
-@pytest.fixture
-def catalog() -> bytes:
-    return compiled(
-        [
-            (None, "", "Content-Type: text/plain; charset=UTF-8\nLanguage: de\n"),
-            ("menu", "Open", "Öffnen"),
-            (None, multistring(["%d file", "%d files"]), multistring(["%d Datei", "%d Dateien"])),
-        ]
-    )
-
-
-def test_mo(tmp_path: Path, catalog: bytes) -> None:
-    (tmp_path / "a.mo").write_bytes(catalog)
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_mo(tmp_path: Path, order: str) -> None:
+    (tmp_path / "a.mo").write_bytes(compile_mo(MESSAGES, order))
     pairs = list(read_corpus(tmp_path / "a.mo", languages=Languages("de", "en")))
     assert sorted((pair.source, pair.target, pair.origin.place) for pair in pairs) == [
         ("%d Datei", "%d file", "%d file[0]"),
@@ -151,8 +134,51 @@ def test_mo(tmp_path: Path, catalog: bytes) -> None:
     ]
 
 
-def test_a_cut_off_mo_is_refused_wherever_it_is_cut(tmp_path: Path, catalog: bytes) -> None:
+def test_a_truncated_mo_is_refused_at_every_length(tmp_path: Path) -> None:
+    catalog = compile_mo(MESSAGES)
     for length in range(len(catalog) - 1):  # the very last byte only closes the last string
         (tmp_path / "a.mo").write_bytes(catalog[:length])
         with pytest.raises(CorpusError, match="malformed MO"):
             list(read_corpus(tmp_path / "a.mo"))
+
+
+def test_an_mo_whose_strings_overlap_is_refused(tmp_path: Path) -> None:
+    """A table of references to one long string would unpack a small file to any size."""
+    catalog = bytearray(compile_mo({f"{number:03d}": "x" * 1000 for number in range(100)}))
+    table = 28 + 8 * 100
+    for number in range(100):
+        catalog[table + 8 * number : table + 8 * number + 8] = struct.pack("<2I", 50_000, 2000)
+    (tmp_path / "a.mo").write_bytes(catalog)
+    with pytest.raises(CorpusError, match=r"malformed MO \(messages overlap: 5,000,300 bytes of text in a file of"):
+        list(read_corpus(tmp_path / "a.mo"))
+
+
+def test_the_charset_of_an_mo_is_that_of_its_header(tmp_path: Path) -> None:
+    messages = {"": "Content-Type: text/plain; charset=UTF-8\n", "!charset=klingon": "Größe"}
+    (tmp_path / "a.mo").write_bytes(compile_mo(messages))
+    assert texts(read_corpus(tmp_path / "a.mo")) == [("!charset=klingon", "Größe")]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\x1c"])
+def test_only_a_newline_ends_a_line_of_a_po(tmp_path: Path, mark: str) -> None:
+    path = write(tmp_path / "a.po", HEADER + f'msgid "a{mark}b"\nmsgstr "c{mark}d"\n')
+    assert texts(read_corpus(path)) == [(f"a{mark}b", f"c{mark}d")]
+
+
+@pytest.mark.parametrize("comment", ["#,fuzzy", "#, c-format, fuzzy", "#,  fuzzy"])
+def test_every_spelling_of_fuzzy_counts(tmp_path: Path, comment: str) -> None:
+    path = write(tmp_path / "a.po", HEADER + f'{comment}\nmsgid "a"\nmsgstr "b"\n\nmsgid "c"\nmsgstr "d"\n')
+    assert texts(read_corpus(path)) == [("c", "d")]
+
+
+@pytest.mark.parametrize("comment", ["#", "#:", "#,", "#.", "#~", "#comment", "#:file.c:3", '#| msgid "old"', "#~|"])
+def test_comments_lose_no_message(tmp_path: Path, comment: str) -> None:
+    """Comments without text or space, also as the last line of a file."""
+    entry = 'msgid"a"\nmsgstr"b"\n'
+    path = write(tmp_path / "a.po", f"{HEADER}{comment}\n{entry}{comment}")
+    assert texts(read_corpus(path)) == [("a", "b")]
+
+
+def test_escapes_are_undone(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", HEADER + r'msgid "a\t\"b\"\\n"' + "\n" + r'msgstr "c\nd"' + "\n")
+    assert texts(read_corpus(path)) == [('a\t"b"\\n', "c\nd")]

@@ -80,7 +80,7 @@ def test_tmx_of_three_languages_needs_asking(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tmx", tmx(("a", [("de", "ja"), ("en", "yes")]), ("b", [("fr", "non"), ("de", "nein")])))
     stream = read_corpus(path)
     assert next(stream).target == "ja"
-    with pytest.raises(CorpusError, match=r"a\.tmx:4: languages are missing; the file holds de, en, fr: say which two"):
+    with pytest.raises(CorpusError, match=r"a\.tmx:4: languages are missing; the file has de, en, fr: choose two"):
         next(stream)
 
 
@@ -173,5 +173,5 @@ def test_xliff_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [xliff1(UNITS1, "en", "fr"), xliff2("")])
 def test_xliff_of_other_languages_is_refused(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "a.xlf", text)
-    with pytest.raises(CorpusError, match=r"the file is en.*, but the languages asked for are de-it; ask for"):
+    with pytest.raises(CorpusError, match=r"the file is en.*, but the languages asked for are de-it; give the"):
         list(read_corpus(path, languages=Languages("de", "it")))

@@ -84,7 +84,7 @@ def test_a_file_may_be_rewritten_from_itself(tmp_path: Path) -> None:
 
 
 def test_half_a_character_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"the pair from a\.tmx:u1 holds half a surrogate pair"):
+    with pytest.raises(CorpusError, match=r"the pair from a\.tmx:u1 has half a surrogate pair"):
         write_tsv(tmp_path / "a.tsv", [pair("\ud83d", "b")])
     assert not list(tmp_path.iterdir())
 

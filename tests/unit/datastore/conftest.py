@@ -22,4 +22,6 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
 @pytest.fixture
 def small_store(tmp_path: Path) -> Store:
     """120 sentences in several shards."""
-    return build_store(NumpyModel(), make_pairs(120), tmp_path / "store", batch_tokens=64, shard_rows=300)
+    return build_store(
+        NumpyModel(), make_pairs(120), tmp_path / "store", cleaning=None, batch_tokens=64, shard_rows=300
+    )

@@ -83,7 +83,7 @@ def read_pairs(model: Model, pairs: list[SentencePair] = PAIRS) -> Table:
     hook = feed_forward_of(model).register_forward_hook(lambda module, given, output: caught.append(given[0]))
     outs, predictions, targets = [], [], model.encode_targets([pair.target for pair in pairs])
     for source, target in zip(model.encode_sources([pair.source for pair in pairs]), targets, strict=True):
-        forced = model.force_decode([source], [target])
+        forced = model.teacher_force([source], [target])
         outs.append(forced.keys.numpy())
         predictions.append(forced.predictions.numpy())
     hook.remove()

@@ -36,12 +36,18 @@ class NumpyModel:
     batches: list[int] = field(default_factory=list)
     fail_at: int | None = None
 
+    def is_direction(self, languages: Languages) -> bool:
+        return self.languages == languages
+
+    def fits(self, source: Sequence[int], target: Sequence[int]) -> bool:
+        return len(source) <= self.max_length and len(self.start_ids) + len(target) - 1 <= self.max_length
+
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         return [[2 + sum(word.encode()) % (VOCABULARY - 2) for word in text.split()] + [EOS] for text in texts]
 
     encode_targets = encode_sources
 
-    def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
+    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
         if self.fail_at is not None and len(self.batches) >= self.fail_at:
             raise KeyboardInterrupt
         self.batches.append(len(sources))

@@ -1,23 +1,24 @@
-"""Building: order, windows, pairs left out, going on after a break. With a model that needs no torch."""
+"""Building: order, windows, skipped pairs, resuming. With a model that needs no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lacuna.datastore import build_store, open_store, verify_store
 from lacuna.datastore.manifest import UNFINISHED
-from lacuna.datastore.windows import Sentence, make_batches
+from lacuna.datastore.windows import EncodedPair, make_batches
 from lacuna.errors import CorpusError, LacunaWarning, SettingError, StoreError
 from lacuna.records import SentencePair
 from made_up import make_pairs
 from unit.datastore.disk import contents
 from unit.datastore.numpy_model import EOS, NumpyModel, Rows, pairs_of
 
-SIZES = {"batch_tokens": 64, "shard_rows": 300}
+SIZES: dict[str, Any] = {"cleaning": None, "batch_tokens": 64, "shard_rows": 300}
 
 
 def test_worked_example(tmp_path: Path) -> None:
@@ -34,9 +35,9 @@ def test_worked_example(tmp_path: Path) -> None:
     assert str(store.sentences[1].origin) == "some.tsv:2 [tag]"
 
 
-def test_batches_are_of_like_length_and_within_the_budget() -> None:
+def test_batches_are_of_similar_length_and_within_the_budget() -> None:
     rng = np.random.default_rng(3)
-    sentences = [Sentence(b"", [0] * int(rng.integers(1, 30)), [0] * int(rng.integers(1, 30))) for _ in range(200)]
+    sentences = [EncodedPair(b"", [0] * int(rng.integers(1, 30)), [0] * int(rng.integers(1, 30))) for _ in range(200)]
     batches = list(make_batches(sentences, 100))
     assert sorted(n for batch in batches for n in batch) == list(range(200))
     longest = [max(max(len(sentences[n].source), len(sentences[n].target)) for n in batch) for batch in batches]
@@ -45,7 +46,7 @@ def test_batches_are_of_like_length_and_within_the_budget() -> None:
 
 
 def test_a_sentence_longer_than_the_budget_goes_alone() -> None:
-    sentences = [Sentence(b"", [0] * 3, [0] * size) for size in (50, 2, 60)]
+    sentences = [EncodedPair(b"", [0] * 3, [0] * size) for size in (50, 2, 60)]
     assert list(make_batches(sentences, 10)) == [[1], [0], [2]]
 
 
@@ -61,7 +62,7 @@ def test_pairs_too_long_are_left_out_counted_and_warned_of(tmp_path: Path) -> No
     long = "w " * 60
     pairs = pairs_of(("a", "b"), (long, "c"), ("d", long), ("e", "f"))
     with pytest.warns(LacunaWarning, match="2 of 4 pairs"):
-        store = build_store(NumpyModel(), pairs, tmp_path / "store")
+        store = build_store(NumpyModel(), pairs, tmp_path / "store", cleaning=None)
     assert (store.manifest.skipped, store.manifest.sentences, store.manifest.corpus.pairs) == (2, 2, 4)
     assert [pair.source for pair in store.sentences] == ["a", "e"]
 
@@ -76,7 +77,7 @@ def test_the_start_of_a_translation_counts_in_its_length(tmp_path: Path) -> None
 def test_nothing_to_store_leaves_nothing_behind(tmp_path: Path) -> None:
     for pairs in ([], pairs_of(("w " * 60, "x"))):
         with pytest.raises(StoreError, match="nothing to store"):
-            build_store(NumpyModel(), pairs, tmp_path / "store")
+            build_store(NumpyModel(), pairs, tmp_path / "store", cleaning=None)
     assert not (tmp_path / "store").exists()
 
 
@@ -88,8 +89,8 @@ def test_sizes_must_be_whole_and_positive(sizes: dict[str, int], tmp_path: Path)
 
 def test_keys_too_large_for_half_precision_are_refused(tmp_path: Path) -> None:
     class Large(NumpyModel):
-        def force_decode(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
-            rows = super().force_decode(sources, targets)
+        def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Rows:
+            rows = super().teacher_force(sources, targets)
             rows.keys[0] = 1e6
             return rows
 
@@ -98,7 +99,7 @@ def test_keys_too_large_for_half_precision_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fail_at", [0, 1, 5, 17, 40])
-def test_broken_off_and_gone_on_with_gives_the_same_bytes(fail_at: int, tmp_path: Path) -> None:
+def test_an_interrupted_build_resumes_to_the_same_bytes(fail_at: int, tmp_path: Path) -> None:
     pairs = make_pairs(400)
     build_store(NumpyModel(), pairs, tmp_path / "whole", **SIZES)
     with pytest.raises(KeyboardInterrupt):
@@ -109,7 +110,7 @@ def test_broken_off_and_gone_on_with_gives_the_same_bytes(fail_at: int, tmp_path
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
 
 
-def test_going_on_does_not_decode_again_what_is_stored(tmp_path: Path) -> None:
+def test_resuming_does_not_decode_stored_pairs_again(tmp_path: Path) -> None:
     pairs = make_pairs(400)
     whole, first, second = NumpyModel(), NumpyModel(fail_at=30), NumpyModel()
     build_store(whole, pairs, tmp_path / "whole", **SIZES)
@@ -120,7 +121,7 @@ def test_going_on_does_not_decode_again_what_is_stored(tmp_path: Path) -> None:
     assert whole.batches[-len(second.batches) :] == second.batches
 
 
-def test_a_fault_in_the_corpus_can_be_mended_and_the_build_goes_on(tmp_path: Path) -> None:
+def test_a_fault_in_the_corpus_can_be_fixed_and_the_build_resumes(tmp_path: Path) -> None:
     # Tokens are made for hundreds of pairs at a time, so the fault must lie beyond the first hundreds.
     pairs = make_pairs(700)
 
@@ -128,15 +129,15 @@ def test_a_fault_in_the_corpus_can_be_mended_and_the_build_goes_on(tmp_path: Pat
         yield from pairs[:600]
         raise CorpusError("line 601")
 
-    build_store(NumpyModel(), pairs, tmp_path / "whole", shard_rows=500)
+    build_store(NumpyModel(), pairs, tmp_path / "whole", cleaning=None, shard_rows=500)
     with pytest.raises(CorpusError):
-        build_store(NumpyModel(), faulty(), tmp_path / "store", shard_rows=500)
+        build_store(NumpyModel(), faulty(), tmp_path / "store", cleaning=None, shard_rows=500)
     assert (tmp_path / "store" / UNFINISHED).exists()
-    build_store(NumpyModel(), pairs, tmp_path / "store", shard_rows=500)
+    build_store(NumpyModel(), pairs, tmp_path / "store", cleaning=None, shard_rows=500)
     assert contents(tmp_path / "store") == contents(tmp_path / "whole")
 
 
-def test_killed_between_manifest_and_sweeping_up(tmp_path: Path) -> None:
+def test_a_kill_between_manifest_and_clean_up(tmp_path: Path) -> None:
     pairs = make_pairs(50)
     folder = build_store(NumpyModel(), pairs, tmp_path / "store").path
     before = contents(folder)
@@ -156,7 +157,7 @@ def test_the_same_build_again_returns_without_work(tmp_path: Path) -> None:
     assert verify_store(first.path).sound
 
 
-def test_progress_is_told_in_pairs_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_progress_counts_pairs_and_continues_after_an_interruption(tmp_path: Path) -> None:
     class Listener:
         def __init__(self) -> None:
             self.total: float | None = None

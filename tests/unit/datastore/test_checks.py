@@ -60,19 +60,19 @@ def gap(position: np.ndarray) -> None:
 
 
 WRONG = {
-    "value out of range": ("values", at(0, 50), "values.npy: holds"),
-    "prediction out of range": ("predictions", at(0, -1), "predictions.npy: holds"),
-    "known": ("known", np.logical_not, "known.npy: known is not"),
-    "sentence out of range": ("sentence", at(0, -1), "sentence.npy: holds"),
+    "value out of range": ("values", at(0, 50), "values.npy: has"),
+    "prediction out of range": ("predictions", at(0, -1), "predictions.npy: has"),
+    "known": ("known", np.logical_not, "known.npy: known differs"),
+    "sentence out of range": ("sentence", at(0, -1), "sentence.npy: has"),
     "sentence order": ("sentence", at(1, 3), "order of the corpus"),
     "gap": ("position", gap, "without a gap"),
     "no end": ("values", at(-1, 7), "does not end with the end token 1"),
     "infinite key": ("keys", at(3, np.inf), "row 3 is not finite"),
-    "probability above 1": ("log_p_gold", at(0, 0.5), "no probability gives"),
-    "entropy not a number": ("entropy", at(0, np.nan), "no probability gives"),
-    "type": ("values", lambda values: values.astype(np.int64), "holds int64"),
-    "starts": ("sentence_starts", at(1, 0), "where the lines"),
-    "mean": ("keys", at(0, 100), "is not the mean"),
+    "probability above 1": ("log_p_gold", at(0, 0.5), "impossible for probabilities"),
+    "entropy not a number": ("entropy", at(0, np.nan), "impossible for probabilities"),
+    "type": ("values", lambda values: values.astype(np.int64), "has int64"),
+    "starts": ("sentence_starts", at(1, 0), "does not match the lines"),
+    "mean": ("keys", at(0, 100), "not the mean of the keys"),
 }
 
 

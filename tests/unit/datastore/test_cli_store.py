@@ -10,9 +10,13 @@ import typer
 from typer.testing import CliRunner
 
 from lacuna.cli import store as verbs
-from lacuna.datastore import Store, open_store
+from lacuna.corpora import CleaningReport, read_corpus
+from lacuna.datastore import Store, build_store, open_store
 from lacuna.errors import CorpusError, ModelError, SettingError, StoreError
+from lacuna.models import load_model
 from made_up import make_pairs, write_pairs
+from unit.datastore.disk import contents
+from unit.datastore.numpy_model import NumpyModel
 from unit.models.tiny_models import Zoo
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -49,6 +53,25 @@ def test_build_inspect_verify(corpus: Path, zoo: Zoo, tmp_path: Path) -> None:
     assert "sound" in run("verify", into)
 
 
+@pytest.mark.parametrize("cleaning", [True, False])
+def test_python_and_the_command_line_build_the_same_store(
+    cleaning: bool, corpus: Path, zoo: Zoo, tmp_path: Path
+) -> None:
+    model = zoo.folder("marian")
+    corpus.write_text(corpus.read_text() + "  Ja \tYes\n12\t12\n")
+    run("build", corpus, "--model", model, "--into", tmp_path / "cli", *([] if cleaning else ["--no-clean"]))
+    settings = {} if cleaning else {"cleaning": None}
+    build_store(load_model(str(model), device="cpu"), read_corpus(str(corpus)), tmp_path / "python", **settings)
+    assert contents(tmp_path / "cli") == contents(tmp_path / "python")
+    assert open_store(tmp_path / "cli").manifest.sentences == (11 if cleaning else 13)
+
+
+def test_building_counts_what_cleaning_drops(corpus: Path, tmp_path: Path) -> None:
+    report = CleaningReport()
+    build_store(NumpyModel(), read_corpus(corpus), tmp_path / "store", report=report)
+    assert (report.kept, dict(report.dropped)) == (10, {"duplicate": 1})
+
+
 def test_without_cleaning_all_pairs_stay(corpus: Path, zoo: Zoo, tmp_path: Path) -> None:
     out = run("build", corpus, "--model", zoo.folder("marian"), "--into", tmp_path / "s", "--no-clean", "--json")
     assert json.loads(out)["sentences"] == 11
@@ -76,7 +99,6 @@ def test_problems_are_printed_and_end_in_one_error(small_store: Store, capsys: p
         (("CORPUS", "--model", "no/such/model/there"), ModelError),
         (("CORPUS", "--model", "MODEL", "--threads", "0"), SettingError),
         (("CORPUS", "--model", "MODEL", "--batch-tokens", "0"), SettingError),
-        (("CORPUS", "--model", "MODEL", "--languages", "deen"), SettingError),
     ],
 )
 def test_bad_arguments_leave_nothing(

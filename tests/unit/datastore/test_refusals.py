@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from made_up import make_pairs
 from unit.datastore.disk import contents
 from unit.datastore.numpy_model import NumpyModel
 
-SIZES = {"batch_tokens": 64, "shard_rows": 300}
+SIZES: dict[str, Any] = {"cleaning": None, "batch_tokens": 64, "shard_rows": 300}
 OTHERS = {
     "model": (NumpyModel(fingerprint="e" * 64), make_pairs(400), SIZES, "another model"),
     "languages": (NumpyModel(languages=Languages("de", "fr")), make_pairs(400), SIZES, "another model"),
@@ -97,8 +98,9 @@ def test_what_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_store_of_another_model(small_store: Store) -> None:
-    small_store.check_model("f" * 64)
-    refused(lambda: small_store.check_model("a" * 64), small_store.path, "built with another model")
+    small_store.check_model(NumpyModel())
+    other = NumpyModel(fingerprint="a" * 64)
+    refused(lambda: small_store.check_model(other), small_store.path, "built with another model")
 
 
 @pytest.mark.parametrize("name", ["keys.npy", "values.npy", "sentences.jsonl", "sentence_starts.npy", "known.npy"])
@@ -115,7 +117,7 @@ def test_a_shard_lost_from_an_unfinished_build(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         build_store(NumpyModel(fail_at=30), make_pairs(400), folder, **SIZES)
     (folder / "shards" / "00000" / "keys.npy").unlink()
-    refused(lambda: build_store(NumpyModel(), make_pairs(400), folder, **SIZES), folder, "missing or cut off")
+    refused(lambda: build_store(NumpyModel(), make_pairs(400), folder, **SIZES), folder, "missing or truncated")
 
 
 def test_unknown_format(small_store: Store) -> None:
@@ -130,8 +132,8 @@ def test_unknown_format(small_store: Store) -> None:
     [
         ({"entries": "many"}, "entries: Input should be a valid integer"),
         ({"color": "red"}, "color: Extra inputs"),
-        ({"entries": 3}, "says 3 entries"),
-        ({"dimension": 5}, "holds float16 of shape"),
+        ({"entries": 3}, "has 3 entries"),
+        ({"dimension": 5}, "has float16 of shape"),
         ({"key": "ffn_in"}, "key: Input should be 'out'"),
     ],
 )

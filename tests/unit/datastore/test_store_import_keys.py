@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.datastore.importing.sentences import Evidence, sentence_ends
+from lacuna.datastore.importing.importer import ImportCheck
+from lacuna.datastore.importing.sentences import sentence_ends
 from lacuna.errors import ModelError
 from lacuna.models import load_model
 from unit.datastore.foreign_stores import PAIRS, mark_norms, read_pairs
@@ -24,8 +25,8 @@ def test_a_key_tells_its_kind(kind: str, zoo: Zoo) -> None:
     for name, keys in (("out", table.out), ("ffn_in", table.ffn_in)):
         other = "ffn_in" if name == "out" else "out"
         stored = keys.astype(np.float16).astype(np.float32)
-        assert model.could_be(name, stored).all()
-        assert model.could_be(other, stored).mean() < 0.5
+        assert model.matches_key_kind(name, stored).all()
+        assert model.matches_key_kind(other, stored).mean() < 0.5
 
 
 @pytest.mark.parametrize("kind", sorted(NORMALIZED_LAST))
@@ -33,21 +34,21 @@ def test_ffn_in_keys_are_carried_to_the_out_keys_of_the_same_pass(kind: str, zoo
     model = load_model(zoo.folder(kind), languages=KINDS[kind].languages, device="cpu")
     mark_norms(model)
     table = read_pairs(model)
-    np.testing.assert_allclose(model.finish_layer(table.ffn_in), table.out, atol=1e-5)
+    np.testing.assert_allclose(model.apply_last_ffn(table.ffn_in), table.out, atol=1e-5)
     assert not np.allclose(table.ffn_in, table.out, atol=0.1)
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - NORMALIZED_LAST))
 def test_models_that_normalize_first_are_refused(kind: str, zoo: Zoo) -> None:
     model = zoo.model(kind)
-    with pytest.raises(ModelError, match="before its norm"):
-        model.finish_layer(np.ones((2, model.dimension), dtype=np.float32))
+    with pytest.raises(ModelError, match="before the norm"):
+        model.apply_last_ffn(np.ones((2, model.dimension), dtype=np.float32))
 
 
 def test_judging_keys_equals_the_plain_computation(zoo: Zoo) -> None:
     model = zoo.model("marian")
     table = read_pairs(model)
-    predictions, log_p, entropy = model.judge(table.out, table.values)
+    predictions, log_p, entropy = model.score_keys(table.out, table.values)
     weight, bias = model.projection.weight.double().numpy(), model.projection.bias.double().numpy()  # type: ignore[union-attr]
     logits = table.out.astype(np.float64) @ weight.T + bias
     p = np.exp(logits - logits.max(-1, keepdims=True))
@@ -69,9 +70,9 @@ def test_ends_of_sentences_equal_going_row_by_row(final: list[bool], longest: in
 
 
 def test_agreement_is_cohens_kappa() -> None:
-    evidence = Evidence("model", "out", 4)
-    evidence.add_entries(np.array([0, 0, 1]), np.array([0, 1, 1]))
-    evidence.add_entries(np.array([2]), np.array([2]))
+    check = ImportCheck("model", "out", 4)
+    check.add_entries(np.array([0, 0, 1]), np.array([0, 1, 1]))
+    check.add_entries(np.array([2]), np.array([2]))
     # Three of four are right; by chance (2*1 + 1*2 + 1*1) / 16 = 5/16.
-    assert evidence.agreement == pytest.approx((3 / 4 - 5 / 16) / (1 - 5 / 16))
-    assert evidence.known == 3
+    assert check.agreement == pytest.approx((3 / 4 - 5 / 16) / (1 - 5 / 16))
+    assert check.known == 3

@@ -1,4 +1,4 @@
-"""A scorer whose probabilities are drawn anew for every prefix, but always the same: search without a model."""
+"""A scorer whose probabilities are drawn for every prefix from a fixed seed: search without a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Scripted:
     def start(self, sources: Sequence[Sequence[int]]) -> Prefixes:
         return Prefixes([source[0] for source in sources], [() for _ in sources])
 
-    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         return torch.stack([self.log_probs(*each) for each in zip(state.seeds, state.tokens, strict=True)])
 
     def join(self, state: Prefixes, others: Prefixes) -> Prefixes:

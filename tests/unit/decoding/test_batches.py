@@ -1,4 +1,4 @@
-"""Batches of like length, and the search for the largest few of many numbers."""
+"""Batches of similar length, and the search for the largest few of many numbers."""
 
 from __future__ import annotations
 

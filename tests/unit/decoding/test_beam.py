@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lacuna.decoding import BeamSettings, Hypothesis, Scorer, search
-from lacuna.decoding.search import Room
+from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, search
 from lacuna.errors import ModelError, SettingError
 from unit.decoding.scripted import EOS, Prefixes, Scripted, all_translations
 
@@ -53,17 +52,17 @@ def test_a_batch_finds_what_single_sentences_find(seeds: list[int], beam: int, p
     seeds=st.lists(SEEDS, min_size=1, max_size=9),
     beam=st.integers(1, 6),
     penalty=PENALTIES,
-    room=st.builds(Room, st.integers(1, 5), st.none() | st.integers(1, 30)),
+    capacity=st.builds(BatchCapacity, st.integers(1, 5), st.none() | st.integers(1, 30)),
     joins=st.booleans(),
     size=st.integers(2, 9),
 )
 def test_it_does_not_matter_who_else_is_searched_or_since_when(
-    seeds: list[int], beam: int, penalty: float, room: Room, joins: bool, size: int
+    seeds: list[int], beam: int, penalty: float, capacity: BatchCapacity, joins: bool, size: int
 ) -> None:
     scorer, chosen = Scripted(size, joins=joins, eos_bonus=0.5), BeamSettings(beam, penalty, max_new_tokens=10)
     sources = [[seed] * (1 + seed % 7) for seed in seeds]
     ended: list[int] = []
-    found = search(scorer, sources, chosen, room=room, done=ended.append)
+    found = search(scorer, sources, chosen, capacity=capacity, on_finished=ended.append)
     assert found == [search(scorer, [source], chosen)[0] for source in sources]
     assert sum(ended) == len(seeds)
 
@@ -100,7 +99,7 @@ class Counting(Scripted):
 
     rows: list[int]
 
-    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         self.rows.append(len(state.tokens))
         return super().score(state)
 
@@ -123,15 +122,20 @@ def test_finished_sentences_leave_the_batch() -> None:
 def test_others_take_the_places_of_finished_sentences() -> None:
     refilled, emptied = counting(joins=True), counting(joins=False)
     for scorer in (refilled, emptied):
-        search(scorer, [[seed] for seed in range(40)], BeamSettings(3, max_new_tokens=40), room=Room(8))
+        search(scorer, [[seed] for seed in range(40)], BeamSettings(3, max_new_tokens=40), capacity=BatchCapacity(8))
         assert max(scorer.rows) == 8 * 3
     assert sum(refilled.rows) == sum(emptied.rows)
     assert len(refilled.rows) < len(emptied.rows)
 
 
-def test_no_more_source_tokens_at_once_than_there_is_room_for() -> None:
+def test_no_more_source_tokens_at_once_than_there_is_capacity_for() -> None:
     scorer = counting(joins=True)
-    search(scorer, [[seed] * 10 for seed in range(9)], BeamSettings(3, max_new_tokens=9), room=Room(8, tokens=45))
+    search(
+        scorer,
+        [[seed] * 10 for seed in range(9)],
+        BeamSettings(3, max_new_tokens=9),
+        capacity=BatchCapacity(8, tokens=45),
+    )
     assert max(scorer.rows) == 4 * 3
 
 
@@ -163,20 +167,20 @@ class Watching(Scripted):
 
     told: list[tuple[float, float]]
 
-    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         rows = list(zip(state.seeds, state.tokens, strict=True))
         totals = [
             sum(float(self.log_probs(seed, tokens[:n])[token]) for n, token in enumerate(tokens))
             for seed, tokens in rows
         ]
         best = {seed: max(t for t, (own, _) in zip(totals, rows, strict=True) if own == seed) for seed, _ in rows}
-        gaps = [0.0] * len(rows) if behind is None else behind.tolist()
+        gaps = [0.0] * len(rows) if score_gap is None else score_gap.tolist()
         for gap, total, (seed, _) in zip(gaps, totals, rows, strict=True):
             self.told.append((gap, best[seed] - total))
         return super().score(state)
 
 
-def test_the_scorer_is_told_how_far_behind_rows_are() -> None:
+def test_the_scorer_is_given_the_score_gap_of_each_row() -> None:
     scorer = Watching()
     object.__setattr__(scorer, "told", [])
     results = search(scorer, [[1], [2], [3]], BeamSettings(beam=3, max_new_tokens=6))
@@ -185,9 +189,9 @@ def test_the_scorer_is_told_how_far_behind_rows_are() -> None:
     assert max(told) > 0
     for hypotheses in results:
         for hypothesis in hypotheses:
-            assert len(hypothesis.behind) == len(hypothesis.tokens)
-            assert hypothesis.behind[0] == 0
-            assert set(hypothesis.behind) <= set(told)
+            assert len(hypothesis.score_gaps) == len(hypothesis.tokens)
+            assert hypothesis.score_gaps[0] == 0
+            assert set(hypothesis.score_gaps) <= set(told)
 
 
 class Fixed(Scripted):
@@ -195,7 +199,7 @@ class Fixed(Scripted):
 
     scores: tuple[float, ...] = ()
 
-    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         return torch.tensor([self.scores] * len(state.tokens))
 
 

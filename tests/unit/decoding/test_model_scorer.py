@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lacuna.decoding import BeamSettings, Hypothesis, Scorer, decode_all, search
-from lacuna.decoding.search import Room
+from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, decode_all, search
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
 from lacuna.models.fast_decoder import LAYOUTS, FastDecoder
@@ -89,15 +88,15 @@ def test_a_batch_finds_what_single_sentences_find(ending_model: Model) -> None:
 class Recording(ModelScorer):
     """Keeps the keys of every step."""
 
-    def score(self, state: ModelState, behind: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         self.keys = [*getattr(self, "keys", []), state.keys]
-        return super().score(state, behind)
+        return super().score(state, score_gap)
 
 
-def test_keys_are_those_of_forced_decoding(model: Model, sources: list[list[int]]) -> None:
+def test_keys_are_those_of_teacher_forcing(model: Model, sources: list[list[int]]) -> None:
     scorer = Recording(model)
     found = [search(scorer, [source], BeamSettings(1, max_new_tokens=6))[0] for source in sources]
-    forced = model.force_decode(sources, [list(hypotheses[0].tokens) for hypotheses in found])
+    forced = model.teacher_force(sources, [list(hypotheses[0].tokens) for hypotheses in found])
     torch.testing.assert_close(torch.cat(scorer.keys), forced.keys, atol=1e-4, rtol=1e-4)
     log_probs = torch.tensor([value for each in found for value in each[0].log_probs])
     torch.testing.assert_close(log_probs, forced.log_p_gold, atol=1e-4, rtol=1e-4)
@@ -135,11 +134,11 @@ def test_what_is_joined_goes_on_as_it_would_alone(model: Model, sources: list[li
     assert len(last.keys) == 2
 
 
-@pytest.mark.parametrize("room", [1, 2, 3])
-def test_sentences_that_begin_later_find_what_they_find_alone(ending_model: Model, room: int) -> None:
+@pytest.mark.parametrize("capacity", [1, 2, 3])
+def test_sentences_that_begin_later_find_what_they_find_alone(ending_model: Model, capacity: int) -> None:
     scorer, chosen = ModelScorer(ending_model), BeamSettings(3, max_new_tokens=15)
     sources = ending_model.encode_sources(SOURCES)
-    found = search(scorer, sources, chosen, room=Room(room))
+    found = search(scorer, sources, chosen, capacity=BatchCapacity(capacity))
     alone = [search(scorer, [source], chosen)[0] for source in sources]
     assert [[h.tokens for h in each] for each in found] == [[h.tokens for h in each] for each in alone]
 
@@ -160,7 +159,7 @@ def test_searches_may_be_interleaved_and_rows_chosen_freely(model: Model, source
     [alone], [one, other] = run(1), run(2)
     assert torch.equal(one, alone)
     assert torch.equal(other, alone)
-    expected = model.force_decode(
+    expected = model.teacher_force(
         [sources[n] for n in (0, 3, 0, 0)], [[6, 8, 4], [5, 9, 4], [7, 8, 4], [7, 4, 4]]
     ).keys[2::3]
     torch.testing.assert_close(alone, expected, atol=1e-4, rtol=1e-4)

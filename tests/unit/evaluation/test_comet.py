@@ -1,4 +1,4 @@
-"""COMET's place in an evaluation, with a made-up scorer: means, p-values against slow loops, keys, refusals."""
+"""COMET in an evaluation, with a fake scorer: means, p-values compared with slow loops, keys, errors."""
 
 import json
 from collections.abc import Sequence
@@ -178,7 +178,7 @@ def test_files_give_sources_lines_and_references_in_their_places(files: list[str
 
 def test_a_file_of_references_alone_is_refused(tmp_path: Path, files: list[str]) -> None:
     plain = written(tmp_path / "plain.txt", REFERENCES)
-    with pytest.raises(EvaluationError, match=r"plain\.txt: has references only, and COMET reads the sources"):
+    with pytest.raises(EvaluationError, match=r"plain\.txt: has references only, but COMET needs the sources"):
         evaluate_files(plain, files[1:], comet=Lengths())
 
 

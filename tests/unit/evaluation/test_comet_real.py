@@ -1,4 +1,4 @@
-"""COMET itself, on a model as small as can be: no network, but the environment of ``make comet``."""
+"""COMET with a tiny model: needs no network, but the environment of ``make comet``."""
 
 import json
 import os

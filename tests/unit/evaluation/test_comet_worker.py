@@ -1,4 +1,4 @@
-"""How Lacuna talks with the Python that has COMET: a script stands in for it, and answers as the real worker would."""
+"""Communication with the Python of COMET, with a script in place of the real worker."""
 
 import io
 import json
@@ -113,7 +113,7 @@ def test_torch_is_told_to_run_no_code_unless_the_user_allows_it(
         ("answer.write_text('[1, 2]')", "no usable answer"),
         ("answer.write_text('{\"scores\": [1, 2, 3, 4]}')", "no usable answer"),
         ('answer.write_text(\'{"comet": "1", "scores": [1, 2, 3]}\')', "got 3 scores for 4 segments"),
-        ('answer.write_text(\'{"comet": "1", "scores": [1, 2, 3, NaN]}\')', "without value"),
+        ('answer.write_text(\'{"comet": "1", "scores": [1, 2, 3, NaN]}\')', "not finite"),
     ],
 )
 def test_failures_are_told_in_one_line(tmp_path: Path, body: str, says: str) -> None:

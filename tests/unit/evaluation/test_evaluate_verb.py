@@ -1,4 +1,4 @@
-"""The files and the verb: what is read, what is printed, how bad input ends."""
+"""``evaluate_files`` and ``lacuna evaluate``: input files, output, and errors."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The examples of docs/evaluation.md run and give what they show."""
+"""The examples of docs/evaluation.md give the results shown there."""
 
 import doctest
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Comparing systems that were run several times, against sacreBLEU on every drawn test set."""
+"""Comparison of systems with several runs, checked with sacreBLEU on every bootstrap sample."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The bootstrap against slow loops, hand-worked numbers and sacreBLEU's own test."""
+"""The bootstrap, compared with slow loops, hand-worked numbers and the test of sacreBLEU."""
 
 import time
 from collections.abc import Sequence

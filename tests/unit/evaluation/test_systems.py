@@ -1,4 +1,4 @@
-"""Scores, signatures and p-values are sacreBLEU's own."""
+"""Scores, signatures and p-values equal those of sacreBLEU."""
 
 import numpy as np
 import pytest

@@ -102,9 +102,9 @@ def test_comes_back_from_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"scores": [0.5, -1.0, 2.0]}, "no rising one"),
-        ({"probabilities": [0.5, 0.25, 0.75]}, "no rising one"),
-        ({"probabilities": [0.5, 0.75]}, "no rising one"),
+        ({"scores": [0.5, -1.0, 2.0]}, "is not increasing"),
+        ({"probabilities": [0.5, 0.25, 0.75]}, "is not increasing"),
+        ({"probabilities": [0.5, 0.75]}, "is not increasing"),
         ({"probabilities": [0.5, 0.75, 1.5]}, "probabilities.2"),
         ({"weights": [-1.0, 0.5]}, "weights.0"),
         ({"scores": [], "probabilities": []}, "scores"),
@@ -121,7 +121,7 @@ def test_a_damaged_one_is_refused(fields: dict[str, Any], says: str, tmp_path: P
 
 
 def test_none_there_is_said() -> None:
-    with pytest.raises(CalibrationError, match="make one with: lacuna calibrate"):
+    with pytest.raises(CalibrationError, match="create one with: lacuna calibrate"):
         load_calibration("nowhere")
 
 

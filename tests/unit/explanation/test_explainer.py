@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 
-from lacuna.combiners import Vanilla
+from lacuna.combiners import Gate, Vanilla
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import CalibrationError, SettingError
-from lacuna.explanation import Calibration, Explainer, find_gaps, load_calibration
-from lacuna.fitting import calibrate
+from lacuna.explanation import Calibration, Explainer, explain, find_gaps, load_calibration
+from lacuna.fitting import DevSet, calibrate
 from lacuna.fitting.calibration import collect_tokens
 from lacuna.index import build_index
 from lacuna.margin import margin_of
@@ -73,7 +74,7 @@ def test_margins_and_confidence_are_what_a_scan_of_the_store_gives(translator: T
     explanations = Explainer(translator, calibration=CALIBRATION).explain(SOURCES[:3], TARGETS[:3])
     model = translator.model
     for source, target, told in zip(SOURCES, TARGETS, explanations, strict=False):
-        forced = model.force_decode(model.encode_sources([source]), model.encode_targets([target]))
+        forced = model.teacher_force(model.encode_sources([source]), model.encode_targets([target]))
         margins = margin_of(memory.store, forced.keys.numpy(), 64)
         largest = model.project(forced.keys).softmax(-1).max(-1).values.double().numpy()
         assert [token.margin for token in told.tokens] == margins.tolist()
@@ -144,6 +145,46 @@ def test_a_margin_stops_at_the_cap(translator: Translator) -> None:
     assert {token.margin_cap for told in capped for token in told.tokens} == {1}
 
 
+class ShutGate:
+    """Lets no step search."""
+
+    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, gaps: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.zeros(len(keys), dtype=torch.bool)
+
+
+@pytest.mark.parametrize("without", [(), (0,)])
+def test_the_gate_of_the_translator_applies_to_its_explanations(
+    model: Model, memory: Memory, without: tuple[int, ...]
+) -> None:
+    translator = Translator(model, [memory], SETTINGS, SHORT, gate=cast("Gate", ShutGate()))
+    plain = Translator(model, beam=SHORT).translate(SOURCES)
+    for told, one in zip(Explainer(translator, without=without).explain(SOURCES), plain, strict=True):
+        assert (told.text, told.score) == (one.text, pytest.approx(one.score))
+        assert {token.knn_weight for token in told.tokens} == {0.0}
+
+
+@pytest.mark.parametrize("without", [(), (0,)])
+def test_a_translation_with_8_bit_weights_is_explained_with_8_bit_weights(
+    zoo: Zoo, tmp_path: Path, without: tuple[int, ...]
+) -> None:
+    model = zoo.model("marian")
+    rounded = Translator(model, [remember(model, PAIRS, tmp_path / "all")], SETTINGS, SHORT, int8=True)
+    explained = Explainer(rounded, without=without)
+    base = Translator(model, beam=SHORT, int8=True).translate(SOURCES)
+    assert [told.base_text for told in explained.explain(SOURCES)] == [one.text for one in base]
+    exact = Translator(model, explained.translator.memories, SETTINGS, SHORT).translate(SOURCES)
+    scores = [one.score for one in explained.translator.translate(SOURCES)]
+    assert [told.score for told in explained.explain(SOURCES)] == scores
+    assert scores != [one.score for one in exact]  # otherwise the model would not tell the two apart
+
+
+def test_one_sentence_is_explained_as_among_others(translator: Translator) -> None:
+    told = explain(translator, SOURCES[1], target=TARGETS[1], without=[0], calibration=CALIBRATION)
+    [other] = Explainer(translator, without=[0], calibration=CALIBRATION).explain([SOURCES[1]], [TARGETS[1]])
+    assert told == other
+    assert explain(translator, SOURCES[0]).text == translator.translate(SOURCES[:1])[0].text
+
+
 def test_what_cannot_be_explained_is_refused(translator: Translator, model: Model) -> None:
     with pytest.raises(SettingError, match="got sentence 99; allowed is 0 to 3"):
         Explainer(translator, without=[99])
@@ -163,7 +204,7 @@ def test_what_cannot_be_explained_is_refused(translator: Translator, model: Mode
 
 def test_dev_tokens_are_what_single_sentences_give(translator: Translator, memory: Memory) -> None:
     model = translator.model
-    tokens = collect_tokens(model, [memory], PAIRS, 64)
+    tokens = collect_tokens(model, [memory], DevSet(PAIRS), 64)
     for number, told in enumerate(Explainer(translator).explain(SOURCES, TARGETS)):
         own = tokens.sentences == number
         assert tokens.margins[own].tolist() == [token.margin for token in told.tokens]
@@ -174,8 +215,9 @@ def test_calibrating_saves_what_explaining_uses(translator: Translator, memory: 
     report = calibrate(translator.model, [memory], PAIRS, tmp_path / "one")
     assert report.manifest.tokens == memory.store.entries
     assert report.manifest.right == pytest.approx(memory.store.known.mean(), abs=0.05)
-    assert set(report.as_json()) == {"into", "sentences", "tokens", "right", "seed", "measured"}
-    [told] = Explainer(translator, calibration=load_calibration(tmp_path / "one")).explain(SOURCES[:1])
+    assert set(report.as_json()) == {"into", "skipped", "sentences", "tokens", "right", "seed", "measured"}
+    assert report.calibration == load_calibration(tmp_path / "one")
+    [told] = Explainer(translator, calibration=report.calibration).explain(SOURCES[:1])
     assert told.confidence is not None
     assert 0 <= told.confidence <= 1
 
@@ -202,7 +244,7 @@ def test_without_a_calibration_the_model_tells_how_sure_it_is(translator: Transl
     model = translator.model
     for gap in find_gaps(translator, SOURCES):
         [ids] = [one.ids for one in translator.translate([gap.source])]
-        keys = model.force_decode(model.encode_sources([gap.source]), [ids]).keys
+        keys = model.teacher_force(model.encode_sources([gap.source]), [ids]).keys
         largest = model.project(keys).softmax(-1).max(-1).values.mean()
         assert gap.confidence is None
         assert gap.gap == pytest.approx(1 - (gap.p + float(largest)) / 2, abs=1e-3)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from translate.storage import mo
 
 from lacuna.corpora.fetching.registry import CatalogKind, Package, Registry
 
@@ -22,15 +21,6 @@ def po(*entries: str) -> bytes:
 
 def entry(english: str, text: str, before: str = "") -> str:
     return f'{before}msgid "{english}"\nmsgstr "{text}"'
-
-
-def compiled(messages: dict[str, str]) -> bytes:
-    store = mo.mofile()
-    for english, text in messages.items():
-        store.addsourceunit(english).target = text
-    out = io.BytesIO()
-    store.serialize(out)
-    return out.getvalue()
 
 
 def sentences(language: str) -> list[str]:

@@ -90,7 +90,7 @@ def test_an_interruption_leaves_the_old_files(shelf: Shelf, tmp_path: Path, monk
     assert contents(tmp_path / "out") == before
 
 
-def test_a_half_published_folder_is_mended(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_half_published_folder_is_completed(shelf: Shelf, tmp_path: Path) -> None:
     run(shelf, tmp_path / "out")
     before = contents(tmp_path / "out")
     (tmp_path / "out" / "test.tsv").unlink()
@@ -111,13 +111,13 @@ def test_the_files_of_others_are_not_touched(shelf: Shelf, tmp_path: Path, name:
 
 
 def test_errors_say_what_is_allowed(shelf: Shelf, tmp_path: Path) -> None:
-    with pytest.raises(FetchError, match="choose two different ones of en, de, zh"):
+    with pytest.raises(FetchError, match="choose two different languages from en, de, zh"):
         run(shelf, tmp_path / "out", "fr-en")
     with pytest.raises(FetchError, match="both sides of zh-zh_CN"):
         run(shelf, tmp_path / "out", "zh-zh_CN")
     with pytest.raises(FetchError, match="--dev"):
         run(shelf, tmp_path / "out", dev=1000)
-    with pytest.raises(FetchError, match=r"known are toy; did you mean toy\?"):
+    with pytest.raises(FetchError, match=r"allowed are toy; did you mean toy\?"):
         fetch_domain("tou", Languages("de", "en"), tmp_path, registry=shelf.registry)
     (tmp_path / "file").touch()
     with pytest.raises(FetchError, match="is a file"):

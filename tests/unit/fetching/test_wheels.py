@@ -8,8 +8,9 @@ from lacuna.corpora.fetching.registry import Package
 from lacuna.corpora.fetching.wheels import read_member, read_pairs
 from lacuna.errors import FetchError
 from lacuna.records import Languages
+from unit.corpora.mo_files import compile_mo
 
-from .conftest import Shelf, compiled, entry, po
+from .conftest import Shelf, entry, po
 
 DE_EN = Languages("de", "en")
 GLOB = "**/{locale}/LC_MESSAGES/*.*o"
@@ -50,8 +51,8 @@ def test_mo_is_read_and_po_of_the_same_stem_goes_first(tmp_path: Path) -> None:
     shelf = Shelf()
     both = {
         "a/de/LC_MESSAGES/a.po": po(entry("&Open", "Ö&ffnen")),
-        "a/de/LC_MESSAGES/a.mo": compiled({"&Open": "Auf"}),
-        "b/de/LC_MESSAGES/b.mo": compiled({"&Quit": "&Beenden", "Q&&A {x}": "F&&A {x}"}),
+        "a/de/LC_MESSAGES/a.mo": compile_mo({"&Open": "Auf"}),
+        "b/de/LC_MESSAGES/b.mo": compile_mo({"&Quit": "&Beenden", "Q&&A {x}": "F&&A {x}"}),
     }
     package = shelf.put("a", both, GLOB, accelerator="&")
     assert pairs(shelf, package, tmp_path) == [("Öffnen", "Open"), ("Beenden", "Quit"), ("F&A {x}", "Q&A {x}")]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,8 @@ from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError, StoreError
 from lacuna.evaluation import evaluate_systems
-from lacuna.fitting import tune
-from lacuna.fitting.dev_pass import ReadOnce, collect_dev, collect_entries
-from lacuna.fitting.fitters import FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter
-from lacuna.fitting.objective import LOWEST_LOG_P, TokenCache
+from lacuna.fitting import FITTERS, DevSet, FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter, tune
+from lacuna.fitting.token_cache import LOWEST_LOG_P, TokenCache, collect_dev, collect_entries
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
 from lacuna.models.adapter import Model
@@ -82,11 +81,11 @@ def check_cache(cache: TokenCache, model: Model, memories: list[Memory], queries
 
 
 def test_dev_tokens_are_collected_in_their_order(model: Model, memories: list[Memory]) -> None:
-    cache = collect_dev(model, memories, DEV, 4, keep_queries=True, batch_size=5)
+    cache = collect_dev(model, memories, DevSet(DEV, batch_size=5), 4, keep_queries=True)
     targets = model.encode_targets([pair.target for pair in DEV])
     assert cache.gold.tolist() == [token for target in targets for token in target]
     assert cache.sentences.tolist() == [n for n, target in enumerate(targets) for _ in target]
-    forced = model.force_decode(model.encode_sources([pair.source for pair in DEV]), targets)
+    forced = model.teacher_force(model.encode_sources([pair.source for pair in DEV]), targets)
     check_cache(cache, model, memories, forced.keys)
     keys = [memory.store.keys.gather(np.arange(memory.store.entries)).astype(np.float32) for memory in memories]
     far = ((np.concatenate(keys)[None] - forced.keys.numpy()[:, None]) ** 2).sum(-1)
@@ -118,9 +117,9 @@ def test_a_token_that_the_model_shuts_out_does_not_spoil_the_sums(
 
     plain = Model.project
     monkeypatch.setattr(Model, "project", project)
-    cache = collect_dev(model, memories, DEV[:2], 2)
+    cache = collect_dev(model, memories, DevSet(DEV[:2]), 2)
     others = torch.arange(model.vocabulary_size) != 2
-    forced = model.force_decode(
+    forced = model.teacher_force(
         model.encode_sources([pair.source for pair in DEV[:2]]), model.encode_targets([pair.target for pair in DEV[:2]])
     )
     dense = plain(model, forced.keys)[:, others].double().log_softmax(-1)
@@ -152,6 +151,7 @@ def test_fitted_combiners_translate_after_loading(
     fitter = make_fitter(kind, k=4, **settings)
     report = fit_combiner(fitter, model, memories, DEV, tmp_path / "combiner")
     saved = load_combiner(report.into)
+    assert (report.combiner.path, report.combiner.manifest) == (saved.path, saved.manifest)
     saved.check_model(model.fingerprint)
     assert isinstance(saved.combiner, KINDS[kind])
     assert saved.k == 4
@@ -162,7 +162,7 @@ def test_fitted_combiners_translate_after_loading(
     def translate(combiner: Combiner) -> list[str]:
         return [one.text for one in Translator(model, memories, combiner, SHORT).translate(texts, evidence=True)]
 
-    assert translate(saved) == translate(report.fitted.combiner)
+    assert translate(saved) == translate(report.combiner)
 
 
 def test_same_seed_same_files(model: Model, memories: list[Memory], tmp_path: Path) -> None:
@@ -174,10 +174,10 @@ def test_same_seed_same_files(model: Model, memories: list[Memory], tmp_path: Pa
 
 def test_vanilla_is_what_tuning_finds(model: Model, memories: list[Memory]) -> None:
     best = tune(model, memories, DEV)[0]
-    fitted = FitVanilla().fit(model, memories, DEV)
+    fitted = FitVanilla().fit(model, memories, DevSet(DEV))
     assert fitted.combiner == best.combiner
     assert fitted.perplexity == pytest.approx(best.perplexity)
-    narrow = FitVanilla(k=3, temperature=7.0).fit(model, memories, DEV).combiner
+    narrow = FitVanilla(k=3, temperature=7.0).fit(model, memories, DevSet(DEV)).combiner
     assert isinstance(narrow, Vanilla)
     assert (narrow.k, narrow.temperature) == (3, 7.0)
 
@@ -188,7 +188,7 @@ def test_memories_with_fewer_entries_than_k(model: Model, tmp_path: Path) -> Non
     assert tiny.store.entries < 32
     looked_up = collect_entries(model, [tiny], 32, most=100, seed=1)
     assert (looked_up.values >= 0).sum(1).tolist() == [tiny.store.entries - 1] * tiny.store.entries
-    adaptive = FitAdaptive(k=32, temperature=10.0).fit(model, [tiny], DEV[:4]).combiner
+    adaptive = FitAdaptive(k=32, temperature=10.0).fit(model, [tiny], DevSet(DEV[:4])).combiner
     for combiner in (adaptive, Kster(model.dimension, 32)):
         [result] = Translator(model, [tiny], combiner, SHORT).translate([DEV[0].source], evidence=True)
         assert all(0 <= step.knn_weight <= 1 + 1e-6 for step in result.steps)
@@ -208,6 +208,17 @@ def test_memories_with_fewer_entries_than_k(model: Model, tmp_path: Path) -> Non
 def test_settings_out_of_range_are_refused(kind: str, settings: dict[str, object], says: str) -> None:
     with pytest.raises(SettingError, match=says):
         make_fitter(kind, **settings)
+
+
+def test_defaults_in_the_docs_are_those_of_the_fitters() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "fit.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `--(\w+)` \| (\w+|tries all) \|", page, re.MULTILINE)
+    defaults = [
+        (kind, field.name, "tries all" if field.default is None else str(field.default))
+        for kind, fitter in FITTERS.items()
+        for field in fields(fitter)
+    ]
+    assert rows == defaults
 
 
 def test_what_cannot_be_fitted_is_refused_before_any_work(
@@ -263,11 +274,3 @@ def test_evaluate_translates_with_any_combiner(
     [expected] = evaluate_systems([pair.target for pair in DEV[:3]], {"naive": texts})
     assert systems[1]["bleu"] == expected.bleu.value
     assert systems[1]["chrf"] == expected.chrf.value
-
-
-def test_pairs_read_once_give_what_pairs_give(model: Model, memories: list[Memory]) -> None:
-    kept = ReadOnce(DEV)
-    for _ in range(2):
-        once, plain = (collect_dev(model, memories, pairs, 3) for pairs in (kept, DEV))
-        for name in ("distances", "values", "gold", "log_p_gold", "log_p_values", "log_p_sum", "sentences"):
-            assert torch.equal(getattr(once, name), getattr(plain, name))

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from lacuna.combiners import Gate, Vanilla, load_combiner, load_gate
+from lacuna.combiners import Gate, Vanilla, load_gate
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import CombinerError
-from lacuna.fitting.fitters import FitVanilla, fit_combiner
-from lacuna.fitting.gate import add_gate, collect_gate_tokens, find_regions
+from lacuna.fitting import DevSet, FitVanilla, add_gate, fit_combiner
+from lacuna.fitting.gate import collect_gate_tokens, find_regions
 from lacuna.index import build_index
 from lacuna.margin import measure_margin, read_margins
 from lacuna.models.adapter import Model
@@ -48,16 +48,18 @@ def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
 @pytest.fixture(scope="module")
 def gate(model: Model, memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Gate:
     folder = tmp_path_factory.mktemp("fit") / "vanilla"
-    fit_combiner(FitVanilla(k=4), model, [memory], PAIRS, folder)
-    add_gate(model, [memory], load_combiner(folder), PAIRS)
+    combiner = fit_combiner(FitVanilla(k=4), model, [memory], PAIRS, folder).combiner
+    add_gate(model, [memory], combiner, PAIRS)
     with pytest.raises(CombinerError, match="gate"):  # before any work, not after it
-        add_gate(model, [memory], load_combiner(folder), PAIRS)
+        add_gate(model, [memory], combiner, PAIRS)
     return load_gate(folder)[0]
 
 
 def test_an_open_gate_changes_nothing_and_a_shut_one_leaves_the_model(model: Model, memory: Memory, gate: Gate) -> None:
     always = Translator(model, [memory], COMBINER, SHORT).translate(SOURCES)
-    opened = Translator(model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=-INFINITE, reach=INFINITE))
+    opened = Translator(
+        model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=-INFINITE, beam_threshold=INFINITE)
+    )
     shut = Translator(model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=INFINITE))
     assert opened.translate(SOURCES) == always
     assert shut.translate(SOURCES) == Translator(model, beam=SHORT).translate(SOURCES)
@@ -71,7 +73,7 @@ class Chosen:
 
     rows: tuple[int, ...]
 
-    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, behind: torch.Tensor | None) -> torch.Tensor:
+    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, score_gap: torch.Tensor | None) -> torch.Tensor:
         return torch.isin(torch.arange(len(keys)), torch.tensor(self.rows, dtype=torch.long))
 
 
@@ -91,9 +93,9 @@ def test_only_rows_that_are_wanted_are_changed(model: Model, memory: Memory, row
     assert (gated.count.rows, gated.count.searched) == (4, len(rows))
 
 
-def test_rows_too_far_behind_keep_the_model_s_word(model: Model, memory: Memory, gate: Gate) -> None:
+def test_no_search_changes_rows_above_the_beam_threshold(model: Model, memory: Memory, gate: Gate) -> None:
     plain = ModelScorer(model)
-    gated = KnnScorer(plain, [memory], COMBINER, replace(gate, threshold=-INFINITE, reach=1.0))
+    gated = KnnScorer(plain, [memory], COMBINER, replace(gate, threshold=-INFINITE, beam_threshold=1.0))
     sources = model.encode_sources(SOURCES[:3])
     found = gated.score(gated.start(sources), torch.tensor([0.5, 1.5, 1.0]))
     without, always = (one.score(one.start(sources)) for one in (plain, KnnScorer(plain, [memory], COMBINER)))
@@ -101,9 +103,9 @@ def test_rows_too_far_behind_keep_the_model_s_word(model: Model, memory: Memory,
     torch.testing.assert_close(found[[0, 2]], always[[0, 2]])
 
 
-def test_a_reach_of_everything_changes_nothing(model: Model, memory: Memory, gate: Gate) -> None:
+def test_a_beam_threshold_above_every_score_gap_changes_nothing(model: Model, memory: Memory, gate: Gate) -> None:
     always = Translator(model, [memory], COMBINER, SHORT).translate(SOURCES)
-    far, near = (replace(gate, threshold=-INFINITE, reach=reach) for reach in (1e9, 0.0))
+    far, near = (replace(gate, threshold=-INFINITE, beam_threshold=threshold) for threshold in (1e9, 0.0))
     assert Translator(model, [memory], COMBINER, SHORT, gate=far).translate(SOURCES) == always
     best_only = Translator(model, [memory], COMBINER, SHORT, gate=near)
     best_only.translate(SOURCES)
@@ -111,7 +113,7 @@ def test_a_reach_of_everything_changes_nothing(model: Model, memory: Memory, gat
 
 
 def test_evidence_says_what_the_search_for_the_best_translation_said(model: Model, memory: Memory, gate: Gate) -> None:
-    near = replace(gate, threshold=-INFINITE, reach=0.3)
+    near = replace(gate, threshold=-INFINITE, beam_threshold=0.3)
     translator = Translator(model, [memory], COMBINER, SHORT, gate=near)
     for result in translator.translate(SOURCES, evidence=True):
         assert sum(math.log(step.p) for step in result.steps) / len(result.steps) == pytest.approx(
@@ -151,9 +153,9 @@ def test_regions_are_described_as_a_loop_would(memory: Memory) -> None:
 
 def test_dev_tokens_have_the_model_s_own_probability(model: Model, memory: Memory) -> None:
     regions = find_regions([memory], seed=1)
-    tokens = collect_gate_tokens(model, [memory], COMBINER, regions, PAIRS)
+    tokens = collect_gate_tokens(model, [memory], COMBINER, regions, DevSet(PAIRS))
     sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
-    forced = model.force_decode(sources, targets)
+    forced = model.teacher_force(sources, targets)
     best = model.project(forced.keys).log_softmax(-1).amax(1)
     assert sorted(tokens.features[:, 0].tolist()) == pytest.approx(sorted(best.tolist()), abs=1e-4)
     assert len(tokens.gains) == sum(map(len, targets))

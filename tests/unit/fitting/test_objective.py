@@ -18,8 +18,9 @@ from lacuna.combiners.base import Weighing
 from lacuna.errors import SettingError
 from lacuna.fitting.adaptive import RECIPE, TEMPERATURES, fit_adaptive
 from lacuna.fitting.kster import fit_kster
-from lacuna.fitting.objective import Recipe, TokenCache, hold_out, losses, perplexity, train
-from lacuna.fitting.vanilla import DevRetrievals, tune_vanilla
+from lacuna.fitting.objective import FitRecipe, hold_out, losses, perplexity, train
+from lacuna.fitting.token_cache import TokenCache
+from lacuna.fitting.vanilla import DevRetrievals, search_grid
 from lacuna.progress import SILENT
 from unit.combiners.neighborhoods import DIMENSION, VOCABULARY, make_cache, make_neighbors
 
@@ -144,7 +145,7 @@ def test_adaptive_learns_when_to_trust_the_memory_which_vanilla_cannot() -> None
     fit = fit_adaptive(dev, recipe=QUICK)
     held = fit.held_out
     retrievals = DevRetrievals(dev.log_p_gold[held].numpy(), dev.distances[held].numpy(), dev.says_gold[held].numpy())
-    assert math.exp(fit.run.loss) < 0.9 * tune_vanilla(retrievals)[0].perplexity
+    assert math.exp(fit.run.loss) < 0.9 * search_grid(retrievals)[0].perplexity
     weight = fit.combiner.mass(dev.neighbors(held)).sum(1)
     near = dev.distances[held, 0] < 50
     assert weight[near].mean() > 0.8
@@ -231,13 +232,13 @@ def test_one_sentence_is_not_enough() -> None:
         hold_out(torch.zeros(5), 0.1, 1)
 
 
-RULES = Recipe(
-    learning_rate=0.1, betas=(0.9, 0.9), smoothing=0.0, batch=2, updates=100, check_every=5,
-    shrink=0.5, shrink_after=1, stop_after=2,
+RULES = FitRecipe(
+    learning_rate=0.1, betas=(0.9, 0.9), label_smoothing=0.0, batch=2, updates=100, evaluate_every=5,
+    decay=0.5, decay_patience=1, patience=2,
 )  # fmt: skip
 
 
-def follow(held_out_losses: Iterable[float], recipe: Recipe) -> tuple[list[float], float, int, float]:
+def follow(held_out_losses: Iterable[float], recipe: FitRecipe) -> tuple[list[float], float, int, float]:
     """Train one number by steps, and return it at every check, in the end, and how the run went."""
     network, seen, script = nn.Linear(1, 1, bias=False), list[float](), iter(held_out_losses)
 

@@ -84,7 +84,7 @@ def test_special_tokens_of_opennmt(
     assert model.vocabulary_size == 80  # nothing had to be added
     sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
     assert all(source[-1] == 2 for source in sources)
-    got = model.project(model.force_decode(sources, targets).keys)
+    got = model.project(model.teacher_force(sources, targets).keys)
     expected = [
         network(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[1, *target[:-1]]])).logits[0]
         for source, target in zip(sources, targets, strict=True)

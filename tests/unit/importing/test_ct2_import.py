@@ -56,7 +56,7 @@ def convert(marian: Path, into: Path, quantization: str | None = None) -> Path:
 
 
 def logits_of(model: Model, sources: list[list[int]], targets: list[list[int]]) -> torch.Tensor:
-    return model.project(model.force_decode(sources, targets).keys)
+    return model.project(model.teacher_force(sources, targets).keys)
 
 
 @pytest.mark.parametrize("quantization", ERRORS)
@@ -133,7 +133,7 @@ def test_separate_vocabularies(tmp_path: Path, tied: bool) -> None:
     sources, targets = own.encode_sources(SOURCES), own.encode_targets(TARGETS)
     assert (model.encode_sources(SOURCES), model.encode_targets(TARGETS)) == (sources, targets)
     got = logits_of(model, sources, targets)
-    keys = own.force_decode(sources, targets).keys
+    keys = own.teacher_force(sources, targets).keys
     expected = keys @ hf.lm_head.weight.detach().T + hf.final_logits_bias
     torch.testing.assert_close(got[:, : len(target)], expected[:, : len(target)], atol=1e-5, rtol=0)
     assert report.source_vocabulary == report.target_vocabulary == len(target) + 1

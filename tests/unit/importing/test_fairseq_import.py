@@ -37,7 +37,7 @@ def imported(folder: Path, **options: Any) -> Model:
 
 def check_logits(model: Model, weights: dict[str, torch.Tensor]) -> None:
     """Compare a batch with fairseq's own sums, sentence by sentence, without any filling up."""
-    got = model.project(model.force_decode(SOURCES, TARGETS).keys)
+    got = model.project(model.teacher_force(SOURCES, TARGETS).keys)
     expected = [
         reference_logits(weights, source, [2, *target[:-1]]) for source, target in zip(SOURCES, TARGETS, strict=True)
     ]

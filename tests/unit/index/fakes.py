@@ -1,4 +1,4 @@
-"""Small stores in memory, clustered keys, and the slow truth."""
+"""Small stores in memory, clustered keys, and brute-force search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FakeKeys:
         return self.array[ids]
 
     def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[np.float16]]]:
-        # A real store ends blocks at shard borders too, so no caller may count on full ones.
+        # A real store also ends blocks at shard borders, so callers may not rely on full blocks.
         for first in range(0, self.rows, min(rows, 700)):
             block = self.array[first : first + min(rows, 700)]
             self.largest_block = max(self.largest_block, len(block))
@@ -55,7 +55,7 @@ def clustered(
 def brute_force(
     keys: NDArray[np.float16], queries: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Compute the answer in float64, one difference after the other."""
+    """Search in float64, key by key."""
     wide = keys.astype(np.float64)
     distances = np.full((len(queries), k), np.inf, np.float32)
     ids = np.full((len(queries), k), -1, np.int64)

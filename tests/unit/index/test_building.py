@@ -25,13 +25,20 @@ def data_file(store: FakeStore) -> Path:
 
 
 def test_the_manifest_tells_all(store: FakeStore) -> None:
-    report = build_index(store, "IVF16,PQ8x4fs", seed=7, probes=5)
+    report = build_index(store, "IVF16,PQ8x4fs", seed=7, nprobe=5)
     content = json.loads((store.path / "index" / "manifest.json").read_text())
     assert content["asked"] == content["kind"] == "IVF16,PQ8x4fs"
     assert (content["seed"], content["probes"], content["rerank"], content["rows"]) == (7, 5, 8, 2000)
     assert content["training_rows"] == 2000
     assert content["data"]["bytes"] == data_file(store).stat().st_size
     assert report.as_json()["sha256"] == content["data"]["sha256"]
+
+
+@pytest.mark.parametrize("kind", ["exact", "IVF16,PQ8x4fs", "HNSW32_SQfp16"])
+def test_the_report_holds_the_index(store: FakeStore, kind: str) -> None:
+    index, opened = build_index(store, kind).index, open_index(store)
+    assert (index.kind, index.size) == (opened.kind, opened.size) == (kind, 2000)
+    assert np.array_equal(index.search(QUERIES, 8).ids, opened.search(QUERIES, 8).ids)
 
 
 def test_auto_says_what_and_why(store: FakeStore) -> None:
@@ -59,10 +66,10 @@ def test_the_training_sample_is_drawn_not_cut_off(store: FakeStore) -> None:
 
 
 def test_settings_can_be_changed_on_opening(store: FakeStore) -> None:
-    build_index(store, "IVF16,PQ8", probes=1)
-    index = open_index(store, probes=16, rerank=8)
+    build_index(store, "IVF16,PQ8", nprobe=1)
+    index = open_index(store, nprobe=16, rerank=8)
     assert isinstance(index, FaissIndex)
-    assert (index.settings.probes, index.settings.rerank) == (16, 8)
+    assert (index.settings.nprobe, index.settings.rerank) == (16, 8)
     found = index.search(QUERIES, 8)
     differences = KEYS[found.ids].astype(np.float64) - QUERIES[:, None]
     assert np.allclose(found.distances, (differences**2).sum(axis=2), rtol=1e-5)
@@ -70,7 +77,7 @@ def test_settings_can_be_changed_on_opening(store: FakeStore) -> None:
 
 
 def test_few_training_keys_are_noted(store: FakeStore) -> None:
-    assert "faiss advises" in build_index(store, "IVF100,Flat").manifest.notes[0]
+    assert "faiss recommends" in build_index(store, "IVF100,Flat").manifest.notes[0]
     assert build_index(store, "IVF16,Flat").manifest.notes == ()
 
 
@@ -90,7 +97,7 @@ def test_a_new_index_takes_the_place_of_the_old_one(store: FakeStore) -> None:
         ("IVF16,PQ7", "must divide the dimension, 16"),
         ("ivf16", "allowed: auto, exact, or a faiss factory string"),
         ("", "allowed: auto, exact"),
-        ("IVF16,Foo", "cannot make"),
+        ("IVF16,Foo", "faiss cannot build"),
         ("PQ2x12", "training PQ2x12 on 2,000 keys"),
     ],
 )
@@ -112,7 +119,7 @@ def test_too_small_a_sample(store: FakeStore) -> None:
 
 
 def test_a_store_without_an_index(store: FakeStore) -> None:
-    with pytest.raises(IndexingError, match=f"has no index; make it with: lacuna index {store.path}"):
+    with pytest.raises(IndexingError, match=f"has no index; build it with: lacuna index {store.path}"):
         open_index(store)
 
 
@@ -159,7 +166,7 @@ def test_a_manifest_of_another_make_is_refused(store: FakeStore, field: str, val
     build_index(store, "Flat")
     path = store.path / "index" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
-    with pytest.raises(IndexingError, match="make the index again"):
+    with pytest.raises(IndexingError, match="build the index again"):
         open_index(store)
 
 

@@ -1,4 +1,4 @@
-"""What every kind of index must do, checked against a brute force that does it slowly."""
+"""The contract of every kind of index, checked against brute force."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -130,7 +130,7 @@ def test_k_below_one_is_refused(index: VectorIndex, k: int) -> None:
 
 @pytest.mark.parametrize("shape", [(3, 31), (32,), (2, 3, 32)])
 def test_queries_of_another_shape_are_refused(index: VectorIndex, shape: tuple[int, ...]) -> None:
-    with pytest.raises(IndexingError, match="32 numbers"):
+    with pytest.raises(IndexingError, match="32-dimensional"):
         index.search(np.zeros(shape, np.float32), 4)
 
 
@@ -138,7 +138,7 @@ def test_queries_of_another_shape_are_refused(index: VectorIndex, shape: tuple[i
 def test_broken_queries_are_refused(index: VectorIndex, broken: float) -> None:
     queries = QUERIES.copy()
     queries[7, 3] = broken
-    with pytest.raises(IndexingError, match=r"1 of 40 hold NaN or infinity, the first is number 7"):
+    with pytest.raises(IndexingError, match=r"1 of 40 contain NaN or infinity, the first is number 7"):
         index.search(queries, 4)
 
 

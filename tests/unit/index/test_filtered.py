@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lacuna.index import build_index, open_index
-from lacuna.index.base import FilteredIndex
+from lacuna.index import FilteredIndex, build_index, open_index
 
 from .fakes import FakeStore, brute_force, clustered
 

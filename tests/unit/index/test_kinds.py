@@ -28,7 +28,7 @@ def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, ki
 
 
 @pytest.mark.parametrize(
-    ("name", "lists", "graph", "rerank", "probes", "ef"),
+    ("name", "lists", "graph", "rerank", "nprobe", "ef_search"),
     [
         ("exact", 0, False, 0, None, None),
         ("Flat", 0, False, 0, None, None),
@@ -46,12 +46,12 @@ def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, ki
     ],
 )
 def test_how_a_kind_is_searched(
-    name: str, lists: int, graph: bool, rerank: int, probes: int | None, ef: int | None
+    name: str, lists: int, graph: bool, rerank: int, nprobe: int | None, ef_search: int | None
 ) -> None:
     kind = choose_kind(name, 10, 8).kind
     assert (kind.lists, kind.graph) == (lists, graph)
     settings = search_settings(kind)
-    assert (settings.rerank, settings.probes, settings.ef) == (rerank, probes, ef)
+    assert (settings.rerank, settings.nprobe, settings.ef_search) == (rerank, nprobe, ef_search)
 
 
 def test_the_paper_s_kind_is_trained_on_a_million() -> None:
@@ -67,14 +67,14 @@ def test_kinds_that_would_do_harm_are_refused(asked: str) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
-        ("exact", {"probes": 4}, "exact has no lists"),
-        ("IVF16,Flat", {"ef": 4}, "has no graph"),
-        ("IVF16,Flat", {"probes": 17}, "allowed: 1 to 16"),
-        ("IVF16,Flat", {"probes": 0}, "allowed: 1 to 16"),
-        ("HNSW32", {"ef": 0}, "1 or more"),
+        ("exact", {"nprobe": 4}, "exact has no lists"),
+        ("IVF16,Flat", {"ef_search": 4}, "has no graph"),
+        ("IVF16,Flat", {"nprobe": 17}, "allowed: 1 to 16"),
+        ("IVF16,Flat", {"nprobe": 0}, "allowed: 1 to 16"),
+        ("HNSW32", {"ef_search": 0}, "1 or more"),
         ("HNSW32", {"rerank": -1}, "0 or more"),
         ("exact", {"rerank": 2}, "0 for exact"),
-        ("IVF16,PQ4x4fs,RFlat", {"rerank": 0}, "made to rank anew"),
+        ("IVF16,PQ4x4fs,RFlat", {"rerank": 0}, "always re-ranks"),
     ],
 )
 def test_settings_without_a_meaning_are_refused(name: str, given: dict[str, int], message: str) -> None:

@@ -12,7 +12,7 @@ KEYS, QUERIES = clustered(2000, 16)
 
 
 class Stub:
-    """Gives the answers it was given."""
+    """Returns fixed ids."""
 
     kind = "stub"
 

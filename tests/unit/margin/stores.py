@@ -1,4 +1,4 @@
-"""Stores on disk with given keys, and the slow truth about their margins."""
+"""Stores on disk with given keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lacuna.records import Origin, SentencePair
 
 
 def make_store(folder: Path, keys: NDArray[np.floating], known: NDArray[np.bool_], shards: int = 2) -> Store:
-    """Write a store of one sentence per shard; what margins do not need is zero."""
+    """Write a store with one sentence per shard; columns that margins do not need are zero."""
     folder.mkdir(parents=True)
     line = pair_to_line(SentencePair("quelle", "source", Origin("made-up", "1")))
     records = []
@@ -51,7 +51,7 @@ def make_store(folder: Path, keys: NDArray[np.floating], known: NDArray[np.bool_
 def clustered(
     rows: int, dimension: int, known_share: float, seed: int = 0
 ) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
-    """Draw keys in clusters, far from the origin, some equal and some nearly so; clusters are more or less known."""
+    """Draw clustered keys, some equal or nearly equal; the share of known entries varies by cluster."""
     rng = np.random.default_rng(seed)
     centers = rng.normal(size=(max(2, rows // 25), dimension)) * np.linspace(2, 0.1, dimension)
     home = rng.integers(len(centers), size=rows)
@@ -62,31 +62,3 @@ def clustered(
     keys[near[0]] = keys[near[1]] + 0.01
     share = np.clip(rng.normal(known_share, 0.3, size=len(centers)), 0, 1)
     return keys.astype(np.float16), rng.random(rows) < share[home]
-
-
-def true_margin(distances: NDArray[np.float64], known: NDArray[np.bool_], max_margin: int) -> int:
-    """Walk along the neighbors, nearest first, unknown before known, and count up to the first unknown one."""
-    margin = 0
-    for _, is_known in sorted(zip(distances.tolist(), known.tolist(), strict=True)):
-        if not is_known or margin == max_margin:
-            break
-        margin += 1
-    return margin
-
-
-def true_margins(keys: NDArray[np.floating], known: NDArray[np.bool_], max_margin: int) -> list[int]:
-    """Compute the margins of entries one by one, in float64."""
-    wide, result = keys.astype(np.float16).astype(np.float64), []
-    for entry in range(len(wide)):
-        others = np.arange(len(wide)) != entry
-        distances = ((wide[others] - wide[entry]) ** 2).sum(axis=1)
-        result.append(true_margin(distances, known[others], max_margin))
-    return result
-
-
-def true_query_margins(
-    keys: NDArray[np.floating], known: NDArray[np.bool_], queries: NDArray[np.float32], max_margin: int
-) -> list[int]:
-    """Compute the margins of queries one by one, in float64."""
-    wide = keys.astype(np.float16).astype(np.float64)
-    return [true_margin(((wide - query) ** 2).sum(axis=1), known, max_margin) for query in queries.astype(np.float64)]

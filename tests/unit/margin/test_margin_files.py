@@ -1,4 +1,4 @@
-"""Margins on disk: what is written, what is read back and refused, and measuring that was broken off."""
+"""Margins on disk: writing, reading, refusing damaged ones, and resuming a measurement."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pytest
 
 from lacuna.datastore import Store, inspect_store, open_store
 from lacuna.errors import StoreError
-from lacuna.margin import Approximate, MarginReport, measure_margin, measuring, read_margins
+from lacuna.margin import Approximate, MarginReport, measure_margin, measurement, read_margins
+from lacuna.margin.reference import reference_margins
 from lacuna.progress import Silent
-from unit.margin.stores import clustered, make_store, true_margins
+from unit.margin.stores import clustered, make_store
 
 KEYS, KNOWN = clustered(400, 12, 0.8, seed=4)
-NEARBY = Approximate(probes=2, lists=10, sample=300)
+NEARBY = Approximate(nprobe=2, lists=10, sample=300)
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(measuring, "_NEARBY", NEARBY)
-    monkeypatch.setattr("lacuna.margin.sweep.BLOCK", 64)
+    monkeypatch.setattr(measurement, "NEARBY", NEARBY)
+    monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
     return make_store(tmp_path / "store", KEYS, KNOWN)
 
 
@@ -42,9 +43,28 @@ def test_what_is_written(store: Store) -> None:
     assert report.as_json()["xxh3"] == content["data"]["xxh3"]
 
 
+def test_the_report_holds_the_margins(store: Store) -> None:
+    first, again = measure_margin(store, 64), measure_margin(store, 4)
+    assert (first.measured, again.measured) == (True, False)
+    expected = reference_margins(KEYS, KNOWN, 64).tolist()
+    assert first.margins.values.tolist() == again.margins.values.tolist() == expected
+    assert first.margins.manifest == read_margins(store).manifest == first.manifest
+
+
+def test_a_state_of_another_version_is_discarded(store: Store) -> None:
+    """A state of the first version has other tables under the names that are in use now."""
+    folder = store.path / "margin" / "unfinished"
+    folder.mkdir(parents=True)
+    identity = json.dumps({"format": 1, "store": store.fingerprint, "max_margin": 64, "approximate": None})
+    wrong = {name: np.full(400, 7) for name in ("open", "radius", "margin", "unknown_distance", "known_nearer")}
+    np.savez(folder / "state.npz", identity=np.array(identity), stage=np.array(3), done=np.array(2), **wrong)
+    assert measure_margin(store, 64).margins.values.tolist() == reference_margins(KEYS, KNOWN, 64).tolist()
+    assert not folder.exists()
+
+
 def test_histogram_by_known_and_unknown(store: Store) -> None:
     report = measure_margin(store)
-    margins = np.array(true_margins(KEYS, KNOWN, 2048))
+    margins = reference_margins(KEYS, KNOWN, 2048)
     assert report.histogram["0"] == {
         "known": int((KNOWN & (margins == 0)).sum()),
         "unknown": int((~KNOWN & (margins == 0)).sum()),
@@ -53,31 +73,31 @@ def test_histogram_by_known_and_unknown(store: Store) -> None:
     assert inspect_store(store.path).as_json()["margin_histogram"] == report.histogram
 
 
-def test_measured_margins_serve_again(store: Store) -> None:
+def test_suitable_margins_are_not_measured_again(store: Store) -> None:
     assert measure_margin(store, 64).measured
     before = margin_files(store)
     same, smaller = measure_margin(store, 64), measure_margin(store, 4)
     nearby = measure_margin(store, 64, approximate=NEARBY)
     assert [same.measured, smaller.measured, nearby.measured] == [False] * 3
     assert margin_files(store) == before
-    capped = true_margins(KEYS, KNOWN, 4)
+    capped = reference_margins(KEYS, KNOWN, 4).tolist()
     assert read_margins(store).capped(4).tolist() == capped
     assert sum(smaller.histogram["4"].values()) == capped.count(4)
-    with pytest.raises(StoreError, match=r"measured up to 64, 65 was asked for; .* --max-margin 65"):
+    with pytest.raises(StoreError, match=r"measured up to 64, but 65 is needed; .* --max-margin 65"):
         read_margins(store).capped(65)
     assert measure_margin(store, 65).measured
 
 
-def test_approximate_ones_serve_only_their_like(store: Store) -> None:
+def test_approximate_margins_are_suitable_for_equal_settings_only(store: Store) -> None:
     assert measure_margin(store, 64, approximate=NEARBY).measured
     assert read_margins(store).manifest.approximate == NEARBY
     assert not measure_margin(store, 32, approximate=NEARBY).measured
-    assert measure_margin(store, 64, approximate=Approximate(probes=3, lists=10)).measured
+    assert measure_margin(store, 64, approximate=Approximate(nprobe=3, lists=10)).measured
     assert measure_margin(store, 64).measured
     assert read_margins(store).manifest.method == "exact"
 
 
-def test_without_margins_the_way_is_told(store: Store) -> None:
+def test_without_margins_the_error_names_the_command(store: Store) -> None:
     with pytest.raises(StoreError, match=f"measure them first with: lacuna margin {store.path}"):
         read_margins(store)
     assert inspect_store(store.path).margin_histogram is None
@@ -91,7 +111,7 @@ def test_margins_of_another_store_are_refused(store: Store, tmp_path: Path) -> N
         read_margins(other)
     assert inspect_store(other.path).margin_histogram is None
     assert measure_margin(other).measured
-    assert read_margins(other).values.tolist() == true_margins(KEYS[::-1], KNOWN[::-1], 2048)
+    assert read_margins(other).values.tolist() == reference_margins(KEYS[::-1], KNOWN[::-1], 2048).tolist()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +124,9 @@ def test_margins_of_another_store_are_refused(store: Store, tmp_path: Path) -> N
         ("manifest.json", b"\xff", "not JSON"),
     ],
 )
-def test_damage_is_found_and_mended(store: Store, name: str, content: bytes | None, message: str) -> None:
+def test_damaged_margins_are_refused_and_measured_again(
+    store: Store, name: str, content: bytes | None, message: str
+) -> None:
     measure_margin(store)
     before = margin_files(store)
     path = store.path / "margin" / name
@@ -131,7 +153,7 @@ class Killed(BaseException):
 
 
 class KillAfter(Silent):
-    """Counts the steps of the work, and dies at one of them."""
+    """Counts the steps of the progress, and raises at one of them."""
 
     def __init__(self, steps: float = float("inf")) -> None:
         self.left, self.taken = steps, 0
@@ -143,17 +165,17 @@ class KillAfter(Silent):
 
 
 @pytest.mark.parametrize("approximate", [None, NEARBY])
-def test_broken_off_anywhere_it_goes_on(
+def test_an_interrupted_measurement_resumes(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, approximate: Approximate | None
 ) -> None:
     whole = make_store(tmp_path / "whole", KEYS, KNOWN)
     assert whole.fingerprint == store.fingerprint
     uninterrupted = KillAfter()
     measure_margin(whole, approximate=approximate, progress=uninterrupted)
-    monkeypatch.setattr("lacuna.margin.resuming.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     killed = 0
     while True:
-        steps = KillAfter(6 + killed)  # what takes but a moment is not kept
+        steps = KillAfter(6 + killed)  # the first steps are not saved
         try:
             measure_margin(open_store(store.path), approximate=approximate, progress=steps)
         except Killed:
@@ -165,38 +187,38 @@ def test_broken_off_anywhere_it_goes_on(
     assert margin_files(store) == margin_files(whole)
 
 
-def test_other_settings_begin_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.margin.resuming.SECONDS_BETWEEN_SAVES", 0.0)
+def test_other_settings_start_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, 7, progress=KillAfter(12))
     assert (store.path / "margin" / "unfinished" / "state.npz").is_file()
     measure_margin(store, 9)
-    assert read_margins(store).values.tolist() == true_margins(KEYS, KNOWN, 9)
+    assert read_margins(store).values.tolist() == reference_margins(KEYS, KNOWN, 9).tolist()
     assert sorted(margin_files(store)) == ["manifest.json", "margin.npy"]
 
 
-def test_a_damaged_state_is_thrown_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.margin.resuming.SECONDS_BETWEEN_SAVES", 0.0)
+def test_a_damaged_state_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, progress=KillAfter(12))
     state = store.path / "margin" / "unfinished" / "state.npz"
     state.write_bytes(state.read_bytes()[:-100])
     measure_margin(store)
-    assert read_margins(store).values.tolist() == true_margins(KEYS, KNOWN, 2048)
+    assert read_margins(store).values.tolist() == reference_margins(KEYS, KNOWN, 2048).tolist()
 
 
-def test_a_full_disk_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("numpy.save", full)
     with pytest.raises(StoreError, match="No space left"):
         measure_margin(store)
-    with pytest.raises(StoreError, match="no margins yet"):
+    with pytest.raises(StoreError, match="has no margins"):
         read_margins(store)
 
 
-def test_the_report_says_what_was_done(store: Store) -> None:
+def test_the_report_has_settings_and_agreement(store: Store) -> None:
     report = measure_margin(store, 16, approximate=NEARBY)
     assert isinstance(report, MarginReport)
     content = report.as_json()

@@ -1,4 +1,4 @@
-"""``lacuna margin``: what it prints, and what it refuses."""
+"""``lacuna margin``: output and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from lacuna.cli.margin import margin
 from lacuna.datastore import Store
 from lacuna.errors import SettingError, StoreError
-from unit.margin.stores import clustered, make_store, true_margins
+from lacuna.margin.reference import reference_margins
+from unit.margin.stores import clustered, make_store
 
 KEYS, KNOWN = clustered(300, 8, 0.8)
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -43,7 +44,7 @@ def test_json(store: Store) -> None:
     content = json.loads(run(store.path, "--max-margin", 5, "--json"))
     assert (content["method"], content["max_margin"], content["measured"]) == ("exact", 5, True)
     fives = sum(content["margin_histogram"]["4"].values())
-    assert fives == sum(margin >= 4 for margin in true_margins(KEYS, KNOWN, 5))
+    assert fives == sum(margin >= 4 for margin in reference_margins(KEYS, KNOWN, 5).tolist())
     assert json.loads(run(store.path, "--max-margin", 5, "--json"))["measured"] is False
 
 
@@ -58,7 +59,7 @@ def test_approximate(store: Store) -> None:
     ("words", "error", "message"),
     [
         (["--probes", 3], SettingError, "without --approximate"),
-        (["--approximate", "--probes", 0], SettingError, "probes: got 0; allowed is 1 or more"),
+        (["--approximate", "--probes", 0], SettingError, "nprobe: got 0; allowed: 1 or more"),
         (["--max-margin", 0], SettingError, "max_margin: got 0"),
         (["--threads", 0], SettingError, "threads"),
     ],

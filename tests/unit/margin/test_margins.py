@@ -1,4 +1,4 @@
-"""Margins against the slow truth, entry by entry in float64."""
+"""Measured margins against the reference."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from numpy.typing import NDArray
 
 from lacuna.datastore import Store
 from lacuna.errors import IndexingError, SettingError
-from lacuna.margin import Approximate, margin_of, measure_margin, measuring, read_margins
+from lacuna.margin import Approximate, margin_of, measure_margin, measurement, read_margins
+from lacuna.margin.reference import reference_margins
 from lacuna.progress import SILENT
-from unit.margin.stores import clustered, make_store, true_margins, true_query_margins
+from unit.margin.stores import clustered, make_store
 
-# Little is seen nearby, so that nearly all is left to the sweeps.
-DIVIDED = Approximate(probes=2, lists=12)
+# Near lists contain few neighbors, so that the passes over all entries decide.
+DIVIDED = Approximate(nprobe=2, lists=12)
 
 
 @pytest.fixture
 def divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "_NEARBY", DIVIDED)
-    monkeypatch.setattr("lacuna.margin.sweep.BLOCK", 64)
+    monkeypatch.setattr(measurement, "NEARBY", DIVIDED)
+    monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
 
 
 def measured(store: Store, max_margin: int = 2048, approximate: Approximate | None = None) -> NDArray[np.uint16]:
@@ -34,7 +35,7 @@ def measured(store: Store, max_margin: int = 2048, approximate: Approximate | No
 
 
 def grid(rows: int, seed: int) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
-    """Points with whole numbers from 0 to 3 in three dimensions: nearly everything is tied with something."""
+    """Return keys with integers from 0 to 3 in three dimensions, so that most distances are tied."""
     rng = np.random.default_rng(seed)
     return rng.integers(0, 4, size=(rows, 3)).astype(np.float16), rng.random(rows) < 0.95
 
@@ -42,10 +43,10 @@ def grid(rows: int, seed: int) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
 @pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("max_margin", [1, 4, 16, 2048])
 @pytest.mark.parametrize("known_share", [0.3, 0.8, 0.97])
-def test_sweeping_gives_the_truth(tmp_path: Path, known_share: float, max_margin: int) -> None:
+def test_passes_over_all_entries_give_the_reference(tmp_path: Path, known_share: float, max_margin: int) -> None:
     keys, known = clustered(700, 24, known_share, seed=3)
     store = make_store(tmp_path / "store", keys, known)
-    assert measured(store, max_margin).tolist() == true_margins(keys, known, max_margin)
+    assert measured(store, max_margin).tolist() == reference_margins(keys, known, max_margin).tolist()
 
 
 @pytest.mark.usefixtures("divided")
@@ -54,36 +55,36 @@ def test_sweeping_gives_the_truth(tmp_path: Path, known_share: float, max_margin
 def test_ties_count_against_the_margin(tmp_path: Path, seed: int, max_margin: int) -> None:
     keys, known = grid(300, seed)
     store = make_store(tmp_path / "store", keys, known)
-    assert measured(store, max_margin).tolist() == true_margins(keys, known, max_margin)
+    assert measured(store, max_margin).tolist() == reference_margins(keys, known, max_margin).tolist()
 
 
 @pytest.mark.usefixtures("divided")
 def test_wide_keys_without_principal_components(tmp_path: Path) -> None:
-    # In all directions alike: sketches rule out nothing, so whole keys are multiplied.
+    # With equal variance in all directions, projections rule out nothing, and whole keys are multiplied.
     rng = np.random.default_rng(5)
     keys, known = rng.normal(size=(300, 160)).astype(np.float16), rng.random(300) < 0.9
     store = make_store(tmp_path / "store", keys, known)
-    assert measured(store).tolist() == true_margins(keys, known, 2048)
+    assert measured(store).tolist() == reference_margins(keys, known, 2048).tolist()
 
 
-def test_a_small_store_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+def test_a_small_store_is_one_list(tmp_path: Path) -> None:
     keys, known = clustered(300, 8, 0.7)
     store = make_store(tmp_path / "store", keys, known)
-    assert measured(store).tolist() == true_margins(keys, known, 2048)
+    assert measured(store).tolist() == reference_margins(keys, known, 2048).tolist()
 
 
 def test_probing_all_lists_is_exact(tmp_path: Path) -> None:
     keys, known = clustered(500, 16, 0.8, seed=1)
     store = make_store(tmp_path / "store", keys, known)
-    assert measured(store, 32, Approximate(probes=7, lists=7)).tolist() == true_margins(keys, known, 32)
+    assert measured(store, 32, Approximate(nprobe=7, lists=7)).tolist() == reference_margins(keys, known, 32).tolist()
     assert read_margins(store).manifest.agreement.equal == 1.0
 
 
-def test_probing_few_lists_says_how_often_it_is_right(tmp_path: Path) -> None:
+def test_probing_few_lists_reports_the_true_agreement(tmp_path: Path) -> None:
     keys, known = clustered(900, 16, 0.8, seed=2)
     store = make_store(tmp_path / "store", keys, known)
-    margins = measured(store, 64, Approximate(probes=1, lists=30, sample=900))
-    truth = np.array(true_margins(keys, known, 64))
+    margins = measured(store, 64, Approximate(nprobe=1, lists=90, sample=900))
+    truth = reference_margins(keys, known, 64)
     manifest = read_margins(store).manifest
     assert manifest.method == "approximate"
     assert 0.2 < manifest.agreement.equal == np.mean(margins == truth) < 1
@@ -96,7 +97,7 @@ def test_probing_few_lists_says_how_often_it_is_right(tmp_path: Path) -> None:
     [((1, 1, 0, 1), 2048, 2), ((0, 1, 1, 1), 2048, 0), ((1, 1, 1, 1, 1, 1), 4, 4)],
 )
 def test_golden_flags(tmp_path: Path, flags: tuple[int, ...], max_margin: int, margin: int) -> None:
-    """Neighbors on a line, farther and farther from the first entry, and known or not as the flags say."""
+    """Neighbors on a line at increasing distances from the first entry; the flags are known or not."""
     keys = np.array([[0.0], *([place + 1.0] for place in range(len(flags)))], dtype=np.float16)
     store = make_store(tmp_path / "store", keys, np.array([0, *flags], dtype=bool))
     assert measured(store, max_margin)[0] == margin
@@ -106,7 +107,7 @@ def test_golden_flags(tmp_path: Path, flags: tuple[int, ...], max_margin: int, m
 
 
 def test_golden_itself_is_left_out_by_number_not_by_rank(tmp_path: Path) -> None:
-    # Entry 2 has two twins before it in the store and an unknown neighbor after.
+    # Entry 2 has two equal keys before it in the store and an unknown neighbor after.
     keys = np.array([[1.0], [1.0], [1.0], [2.0]], dtype=np.float16)
     store = make_store(tmp_path / "store", keys, np.array([1, 1, 1, 0], dtype=bool))
     assert measured(store).tolist() == [2, 2, 2, 3]
@@ -120,7 +121,7 @@ def test_golden_duplicates_cannot_hide_an_unknown_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entries", [0, 1, 5])
 @pytest.mark.parametrize("flag", [True, False])
-def test_golden_all_alike(tmp_path: Path, entries: int, flag: bool) -> None:
+def test_golden_all_known_or_all_unknown(tmp_path: Path, entries: int, flag: bool) -> None:
     keys = np.arange(entries * 2, dtype=np.float16).reshape(entries, 2)
     store = make_store(tmp_path / "store", keys, np.full(entries, flag))
     assert measured(store, 3).tolist() == [min(3, entries - 1) if flag else 0] * entries
@@ -130,7 +131,7 @@ def test_golden_all_alike(tmp_path: Path, entries: int, flag: bool) -> None:
 
 @st.composite
 def small_stores(draw: st.DrawFn) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
-    """Few different numbers in few dimensions: twins and ties are the rule."""
+    """Draw few distinct values in few dimensions, so that equal keys and ties are frequent."""
     shape = draw(st.tuples(st.integers(0, 40), st.integers(1, 3)))
     numbers = st.sampled_from([-2.0, -0.5, 0.0, 0.099976, 0.5, 1.0, 3.0, 1000.0])
     keys = draw(hnp.arrays(np.float16, shape, elements=numbers))
@@ -143,13 +144,16 @@ def small_stores(draw: st.DrawFn) -> tuple[NDArray[np.float16], NDArray[np.bool_
 def test_any_store(drawn: tuple[NDArray[np.float16], NDArray[np.bool_]], max_margin: int, lists: int) -> None:
     keys, known = drawn
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "_NEARBY", Approximate(probes=1, lists=lists))
-        patch.setattr("lacuna.margin.sweep.BLOCK", 8)
-        patch.setattr("os.fsync", lambda _: None)  # most of the time, otherwise
+        patch.setattr(measurement, "NEARBY", Approximate(nprobe=1, lists=lists))
+        patch.setattr("lacuna.margin.exact.BLOCK", 8)
+        patch.setattr("os.fsync", lambda _: None)  # otherwise most of the time
         store = make_store(Path(folder) / "store", keys, known, shards=1)
-        assert measured(store, max_margin).tolist() == true_margins(keys, known, max_margin)
+        assert measured(store, max_margin).tolist() == reference_margins(keys, known, max_margin).tolist()
         queries = np.concatenate([keys[:3].astype(np.float32), np.full((1, keys.shape[1]), 0.3, np.float32)])
-        assert margin_of(store, queries, max_margin).tolist() == true_query_margins(keys, known, queries, max_margin)
+        assert (
+            margin_of(store, queries, max_margin).tolist()
+            == reference_margins(keys, known, max_margin, queries).tolist()
+        )
 
 
 @pytest.mark.parametrize("max_margin", [3, 2048])
@@ -157,20 +161,22 @@ def test_margins_of_queries(tmp_path: Path, max_margin: int) -> None:
     keys, known = clustered(900, 24, 0.9, seed=7)
     queries = np.concatenate([keys[850:].astype(np.float32), keys[:250].astype(np.float32) + 0.05])
     store = make_store(tmp_path / "store", keys, known)
-    assert margin_of(store, queries, max_margin).tolist() == true_query_margins(keys, known, queries, max_margin)
+    assert (
+        margin_of(store, queries, max_margin).tolist() == reference_margins(keys, known, max_margin, queries).tolist()
+    )
     assert margin_of(store, queries[:0]).shape == (0,)
 
 
-def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
+def test_settings_out_of_range_are_refused(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", *clustered(50, 4, 0.5))
     before = sorted(store.path.rglob("*"))
     for wrong in (0, -1, 65_536):
-        with pytest.raises(SettingError, match="allowed is 1 to 65,535"):
+        with pytest.raises(SettingError, match="allowed: 1 to 65,535"):
             measure_margin(store, wrong, progress=SILENT)
         with pytest.raises(SettingError, match="max_margin"):
             margin_of(store, np.ones((1, 4), np.float32), wrong)
-    with pytest.raises(SettingError, match="probes: got 0"):
-        Approximate(probes=0)
-    with pytest.raises(IndexingError, match="the keys have 4 numbers"):
+    with pytest.raises(SettingError, match="nprobe: got 0"):
+        Approximate(nprobe=0)
+    with pytest.raises(IndexingError, match="4-dimensional"):
         margin_of(store, np.ones((1, 5), np.float32))
     assert sorted(store.path.rglob("*")) == before

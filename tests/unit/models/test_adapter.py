@@ -32,20 +32,20 @@ def reference_logits(model: Model, source: list[int], target: list[int]) -> torc
 
 def test_projecting_a_key_gives_the_logits_of_transformers(model: Model, tokens: Any) -> None:
     sources, targets = tokens
-    result = model.force_decode(sources, targets)
+    result = model.teacher_force(sources, targets)
     expected = torch.cat([reference_logits(model, s, t) for s, t in zip(sources, targets, strict=True)])
     torch.testing.assert_close(model.project(result.keys), expected, atol=1e-4, rtol=1e-5)
 
 
 def test_predictions_survive_storing_keys_in_half_precision(model: Model, tokens: Any) -> None:
-    result = model.force_decode(*tokens)
+    result = model.teacher_force(*tokens)
     assert torch.equal(model.project(result.keys).argmax(-1), result.predictions)
     moved = (model.project(result.keys.half().float()).argmax(-1) != result.predictions).sum()
     assert moved <= 1  # random weights make near ties; trained ones hardly ever do
 
 
 def test_probability_and_entropy_equal_the_plain_computation(model: Model, tokens: Any) -> None:
-    result = model.force_decode(*tokens)
+    result = model.teacher_force(*tokens)
     log_p = model.project(result.keys).double().log_softmax(-1)
     gold = torch.tensor([token for target in tokens[1] for token in target])
     torch.testing.assert_close(result.log_p_gold.double(), log_p.gather(1, gold[:, None])[:, 0], atol=1e-5, rtol=1e-5)
@@ -53,17 +53,17 @@ def test_probability_and_entropy_equal_the_plain_computation(model: Model, token
 
 
 def test_small_chunks_change_nothing(model: Model, tokens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = model.force_decode(*tokens)
+    whole = model.teacher_force(*tokens)
     monkeypatch.setattr(teacher_forcing, "_LOGITS_AT_ONCE", 3 * model.vocabulary_size)
-    chunked = model.force_decode(*tokens)
+    chunked = model.teacher_force(*tokens)
     assert torch.equal(whole.predictions, chunked.predictions)
     torch.testing.assert_close(whole.log_p_gold, chunked.log_p_gold, atol=1e-5, rtol=1e-5)
 
 
 def test_a_batch_equals_its_sentences_one_by_one(model: Model, tokens: Any) -> None:
     sources, targets = tokens
-    batch = model.force_decode(sources, targets)
-    singles = [model.force_decode([s], [t]) for s, t in zip(sources, targets, strict=True)]
+    batch = model.teacher_force(sources, targets)
+    singles = [model.teacher_force([s], [t]) for s, t in zip(sources, targets, strict=True)]
     assert batch.lengths == tuple(map(len, targets))
     for field in ("keys", "log_p_gold", "entropy"):
         together = torch.cat([getattr(single, field) for single in singles])
@@ -81,7 +81,7 @@ def test_in_double_precision_a_batch_equals_its_sentences_to_the_last_digits(zoo
 
 
 def test_only_true_positions_come_back_as_float32_on_the_cpu(model: Model, tokens: Any) -> None:
-    result = model.force_decode(*tokens)
+    result = model.teacher_force(*tokens)
     rows = sum(map(len, tokens[1]))
     assert result.keys.shape == (rows, model.dimension)
     assert result.keys.dtype == torch.float32
@@ -92,33 +92,33 @@ def test_only_true_positions_come_back_as_float32_on_the_cpu(model: Model, token
 def test_a_position_does_not_see_what_follows(model: Model, tokens: Any) -> None:
     sources, targets = tokens
     changed = [*targets[0][:3], *reversed(targets[0][3:])]
-    first, second = (model.force_decode(sources[:1], [target]) for target in (targets[0], changed))
+    first, second = (model.teacher_force(sources[:1], [target]) for target in (targets[0], changed))
     torch.testing.assert_close(first.keys[:4], second.keys[:4], atol=1e-5, rtol=1e-5)
 
 
 def test_the_source_matters(model: Model, tokens: Any) -> None:
     sources, targets = tokens
-    first, second = (model.force_decode([source], targets[:1]) for source in sources[:2])
+    first, second = (model.teacher_force([source], targets[:1]) for source in sources[:2])
     assert not torch.allclose(first.keys, second.keys, atol=1e-3)
 
 
 def test_the_side_a_tokenizer_would_pad_on_does_not_matter(model: Model, tokens: Any) -> None:
-    expected = model.force_decode(*tokens)
+    expected = model.teacher_force(*tokens)
     side = model.tokenizer.padding_side
     try:
         model.tokenizer.padding_side = "left" if side == "right" else "right"
         sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
-        assert torch.equal(model.force_decode(sources, targets).keys, expected.keys)
+        assert torch.equal(model.teacher_force(sources, targets).keys, expected.keys)
     finally:
         model.tokenizer.padding_side = side
 
 
 def test_greedy_search_equals_following_the_predictions(model: Model) -> None:
-    """Generation by transformers and our forced decoding agree on start tokens, causality and the projection."""
+    """Generation by transformers and our teacher forcing agree on start tokens, causality and the projection."""
     source = model.encode_sources(SOURCES[:1])
     target: list[int] = []
     while len(target) < 6 and model.eos_id not in target:
-        key = model.force_decode(source, [[*target, model.eos_id]]).keys[-1:]
+        key = model.teacher_force(source, [[*target, model.eos_id]]).keys[-1:]
         logits = model.project(key)
         logits[:, list(model.banned_ids)] = float("-inf")
         target.append(int(logits.argmax()))
@@ -197,7 +197,7 @@ def test_every_token_has_a_text(model: Model) -> None:
 
 
 def test_nothing_in_gives_nothing(model: Model) -> None:
-    result = model.force_decode([], [])
+    result = model.teacher_force([], [])
     assert result.keys.shape == (0, model.dimension)
     assert result.lengths == ()
     assert model.encode_sources([]) == model.encode_targets([]) == model.generate([]) == []
@@ -206,15 +206,15 @@ def test_nothing_in_gives_nothing(model: Model) -> None:
 def test_bad_input_is_refused(model: Model, tokens: Any) -> None:
     sources, targets = tokens
     with pytest.raises(ModelError, match="4 sources but 3 targets"):
-        model.force_decode(sources, targets[:3])
+        model.teacher_force(sources, targets[:3])
     with pytest.raises(ModelError, match="source 0 has 0 tokens"):
-        model.force_decode([[]], targets[:1])
+        model.teacher_force([[]], targets[:1])
     with pytest.raises(ModelError, match=f"allowed are 1 to {model.max_length}"):
-        model.force_decode([[model.eos_id] * (model.max_length + 1)], targets[:1])
+        model.teacher_force([[model.eos_id] * (model.max_length + 1)], targets[:1])
     with pytest.raises(ModelError, match="target 0 has"):
-        model.force_decode(sources[:1], [[model.eos_id] * (model.max_length + 1)])
+        model.teacher_force(sources[:1], [[model.eos_id] * (model.max_length + 1)])
     with pytest.raises(ModelError, match="only"):
-        model.force_decode(sources[:1], [[model.vocabulary_size]])
+        model.teacher_force(sources[:1], [[model.vocabulary_size]])
     with pytest.raises(ModelError, match=r"write \[text\]"):
         model.encode_targets("one text")
     with pytest.raises(SettingError, match="beam 0"):
@@ -223,8 +223,36 @@ def test_bad_input_is_refused(model: Model, tokens: Any) -> None:
 
 def test_a_target_of_the_greatest_length_is_taken(model: Model) -> None:
     longest = model.max_length - len(model.start_ids) + 1
-    result = model.force_decode(model.encode_sources(SOURCES[:1]), [[*model.encode_targets(TARGETS)[0][:1] * longest]])
+    result = model.teacher_force(model.encode_sources(SOURCES[:1]), [[*model.encode_targets(TARGETS)[0][:1] * longest]])
     assert result.lengths == (longest,)
+
+
+def test_what_fits_is_what_teacher_forcing_takes(model: Model) -> None:
+    """Longest source and target by hand: every position is used, and the last target token is not read."""
+    longest, most = model.max_length, model.max_length - len(model.start_ids) + 1
+    for source, target, fits in [
+        (1, 1, True),
+        (longest, most, True),
+        (0, 1, False),
+        (longest + 1, 1, False),
+        (1, most + 1, False),
+    ]:
+        pair = [model.eos_id] * source, [model.eos_id] * target
+        assert model.fits(*pair) == fits
+        if fits:
+            assert model.teacher_force([pair[0]], [pair[1]]).lengths == (target,)
+        else:
+            with pytest.raises(ModelError, match="allowed are"):
+                model.teacher_force([pair[0]], [pair[1]])
+
+
+@pytest.mark.parametrize("kind", ["marian", "bart", "mbart"])
+def test_one_token_more_than_fits_is_beyond_the_position_embeddings(kind: str, zoo: Zoo) -> None:
+    model = zoo.model(kind)
+    most = model.max_length - len(model.start_ids) + 1
+    model._keys([[model.eos_id]], [[model.eos_id] * most])
+    with pytest.raises(IndexError):
+        model._keys([[model.eos_id]], [[model.eos_id] * (most + 1)])
 
 
 def test_of_equal_predictions_the_lowest_id_wins(zoo: Zoo) -> None:
@@ -232,7 +260,7 @@ def test_of_equal_predictions_the_lowest_id_wins(zoo: Zoo) -> None:
     model.projection.weight.zero_()
     assert model.projection.bias is not None
     model.projection.bias.fill_(1.0)
-    result = model.force_decode(model.encode_sources(SOURCES), model.encode_targets(TARGETS))
+    result = model.teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS))
     assert set(result.predictions.tolist()) == {0}
 
 
@@ -240,7 +268,7 @@ def test_a_token_the_bias_shuts_out_leaves_the_entropy_finite(zoo: Zoo) -> None:
     model = load_model(zoo.folder("marian"))
     assert model.projection.bias is not None
     model.projection.bias[model.pad_id] = float("-inf")
-    result = model.force_decode(model.encode_sources(SOURCES), model.encode_targets(TARGETS))
+    result = model.teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS))
     assert torch.isfinite(result.entropy).all()
 
 

@@ -47,13 +47,13 @@ def test_sinusoids_need_not_be_in_the_file(zoo: Zoo, kind: str, tmp_path: Path) 
     model = reload(folder, kind)
     assert model.fingerprint == zoo.model(kind).fingerprint
     sources, targets = model.encode_sources(SOURCES), model.encode_targets(SOURCES)
-    assert torch.equal(model.force_decode(sources, targets).keys, zoo.model(kind).force_decode(sources, targets).keys)
+    assert torch.equal(model.teacher_force(sources, targets).keys, zoo.model(kind).teacher_force(sources, targets).keys)
 
 
 def test_use_does_not_change_it(zoo: Zoo, kind: str) -> None:
     model = reload(zoo.folder(kind), kind)
     model.generate(SOURCES, max_new_tokens=3)
-    model.force_decode([[5] * model.max_length], [[5] * (model.max_length - len(model.start_ids) + 1)])
+    model.teacher_force([[5] * model.max_length], [[5] * (model.max_length - len(model.start_ids) + 1)])
     assert model.fingerprint == zoo.model(kind).fingerprint
 
 

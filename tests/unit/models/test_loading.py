@@ -92,7 +92,7 @@ def test_generation_settings_of_the_folder_do_not_reach_our_generate(zoo: Zoo, t
 
 
 def test_transformers_own_generate_gives_the_same_translations(zoo: Zoo, kind: str) -> None:
-    """With equal settings. Forced tokens count in transformers' lengths: no length penalty, and a higher limit."""
+    """Forced tokens count in the lengths of transformers, so there is no length penalty and a higher limit."""
     model = zoo.model(kind)
     sources = model.encode_sources(SOURCES)
     longest = max(map(len, sources))
@@ -308,7 +308,7 @@ def test_precision_is_checked(zoo: Zoo) -> None:
 def test_a_real_model() -> None:
     model = load_model(Path(os.environ["LACUNA_SHARED"]) / "models" / "de-en-warmstart", device="cpu")
     sources = model.encode_sources(["Ich danke Ihnen für Ihren Bericht.", "Das Haus ist sehr alt."])
-    result = model.force_decode(
+    result = model.teacher_force(
         sources, model.encode_targets(["I thank you for your report.", "The house is very old."])
     )
     assert model.languages == DE_EN

@@ -9,7 +9,7 @@ import pytest
 
 from lacuna.datastore import Store, build_store
 from lacuna.index import build_index
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from made_up import make_pairs
 from unit.datastore.numpy_model import NumpyModel
 

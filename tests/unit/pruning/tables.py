@@ -1,4 +1,4 @@
-"""Made-up entries in memory, and strategies that draw them."""
+"""Entry tables in memory, and strategies that generate them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """An entry table of plain arrays; what a test does not say is dull."""
+    """An entry table of plain arrays, with trivial defaults."""
 
     known: NDArray[np.bool_]
     margin: NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))

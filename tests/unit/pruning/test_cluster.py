@@ -1,4 +1,4 @@
-"""Cluster pruning: groups, costs and clusters against slow ones, and the minimum of each cluster."""
+"""Cluster pruning: groups, costs and clusters compared with slow versions, and the minimum of each cluster."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_store_with_gaps_is_refused() -> None:
     assert Cluster().prune(table, ratio=0, seed=0).keep.all()
     for row in (1, 3):  # a place inside a sentence, and the first of one
         position[row] += 1
-        with pytest.raises(SettingError, match=r"at . places some were pruned before"):
+        with pytest.raises(SettingError, match=r"before . entries some are missing"):
             Cluster().prune(table, ratio=0, seed=0)
         position[row] -= 1
 

@@ -1,4 +1,4 @@
-"""PLAC, its reverse and the baselines: exact ratios, the right candidates, chance that a seed decides."""
+"""PLAC, its reverse and the baselines: exact ratios, the right candidates, seeded choices."""
 
 from __future__ import annotations
 

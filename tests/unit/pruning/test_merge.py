@@ -1,4 +1,4 @@
-"""Merging: against a slow one, weights that add up, and only equal values."""
+"""Merging, compared with a slow version: weights sum to the entries, and values are equal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from lacuna.errors import SettingError
 from lacuna.pruning import Merge
-from lacuna.pruning.pruned_store import without_self
 from unit.pruning.tables import RATIOS, SEEDS, Table, tables
 
 
@@ -75,8 +74,3 @@ def test_another_seed_merges_others() -> None:
 def test_too_few_neighbors() -> None:
     with pytest.raises(SettingError, match="k: got 0"):
         Merge(k=0)
-
-
-def test_oneself_is_no_neighbor_wherever_it_stands() -> None:
-    ids = np.array([[7, 1, 2], [1, 8, 2], [1, 2, 9], [1, 2, 3]])
-    assert without_self(ids, np.array([7, 8, 9, 10])).tolist() == [[1, 2]] * 4

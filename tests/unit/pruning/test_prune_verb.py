@@ -1,4 +1,4 @@
-"""``lacuna prune``: what it prints, and what it refuses."""
+"""``lacuna prune``: output and errors."""
 
 from __future__ import annotations
 

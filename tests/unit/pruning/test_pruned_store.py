@@ -1,4 +1,4 @@
-"""A pruned store is a sound store that holds the kept rows of the other one, and the other one stays as it was."""
+"""A pruned store is valid and has the kept rows of the original, which does not change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lacuna.datastore import Store, build_store, open_store, verify_store
 from lacuna.datastore.columns import COLUMNS
 from lacuna.errors import IndexingError, LacunaError, SettingError, StoreError
 from lacuna.index import open_index
-from lacuna.margin.manifest import write_margins
+from lacuna.margin.storage import write_margins
 from lacuna.pruning import (
     PRUNERS,
     AllKnown,
@@ -71,6 +71,8 @@ def test_every_method_makes_a_sound_store_of_the_kept_rows(method: str, store: S
     assert verify_store(pruned.path).problems == ()
     assert_rows(pruned, store, pruning.keep)
     assert (report.entries, report.kept, report.into) == (store.entries, pruned.entries, pruned.path)
+    assert np.array_equal(report.store.values, pruned.values)
+    assert report.store.fingerprint == pruned.fingerprint
     if ratio is not None:
         assert report.dropped == round(0.1 * store.entries)
     assert report.groups == pruning.groups
@@ -161,6 +163,18 @@ def test_margins_must_have_been_measured(unmeasured: Store, tmp_path: Path) -> N
     with pytest.raises(LacunaError, match="lacuna margin"):
         prune_store(unmeasured, Plac(), tmp_path / "small", ratio=0.1)
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("method", PRUNERS)
+def test_a_method_reads_margins_if_and_only_if_it_says_so(method: str, unmeasured: Store, tmp_path: Path) -> None:
+    pruner, ratio = make_pruner(method), None if method == "all_known" else 0.1
+    try:
+        prune_store(unmeasured, pruner, tmp_path / "small", ratio=ratio, index=None)
+        read = False
+    except StoreError as error:
+        assert "has no margins" in str(error)
+        read = True
+    assert read == pruner.reads_margins
 
 
 @pytest.mark.parametrize("pruner", [Plac(32), Reverse(32)])

@@ -1,4 +1,4 @@
-"""The optional column of weights: in all shards or in none, and verified like the others."""
+"""The optional column of weights: in all shards or in none, and verified like other columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A made-up experiment with every kind of column, plot, mark, gap and finding, as ``lacuna reproduce`` leaves one."""
+"""A made-up result of ``lacuna reproduce`` with every kind of column, plot, mark, empty cell and verdict."""
 
 from __future__ import annotations
 

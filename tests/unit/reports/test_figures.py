@@ -1,4 +1,4 @@
-"""Drawn figures: what stands in the SVG is what stands in the table."""
+"""Drawn figures: the SVG shows the values of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: whole, closed to the outside, readable by machines that read to people, and nothing in it can act."""
+"""The page: complete, self-contained, accessible, and safe against markup in the data."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def test_outline(page: lxml.html.HtmlElement) -> None:
     assert [words(heading) for heading in page.xpath("//h1")] == ["OPUS-Koran"]
     assert [words(line) for line in page.xpath("//p[@class='subtitle']")] == [record()["title"]]
     titles = [table.title for table in TABLES]
-    assert [words(heading) for heading in page.xpath("//main//h2")] == ["Findings", *titles, "How it was made"]
+    assert [words(heading) for heading in page.xpath("//main//h2")] == ["Claims", *titles, "Reproducibility"]
     assert [words(heading) for heading in page.xpath("//h3")] == ["Settings", "Versions", "Hashes", "Steps"]
-    assert [words(link) for link in page.xpath("//nav//a")] == ["Findings", *titles, "How it was made"]
+    assert [words(link) for link in page.xpath("//nav//a")] == ["Claims", *titles, "Reproducibility"]
 
 
 def test_links_lead_somewhere_and_ids_are_unique(page: lxml.html.HtmlElement) -> None:
@@ -191,7 +191,7 @@ def test_how_it_was_made(page: lxml.html.HtmlElement) -> None:
         ["all", "4,711.0", ""],
     ):
         assert row in rows
-    assert "computed by Lacuna in 1 h 19 min" in words(page)
+    assert "Lacuna computed all numbers in 1 h 19 min" in words(page)
 
 
 def test_hostile_words_stay_words(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_nothing_to_say_is_left_out(tmp_path: Path) -> None:
     page = lxml.html.document_fromstring(
         write(write_experiment(tmp_path, replace(STATISTICS, note="", paper="", rows=()), **bare))
     )
-    assert [words(link) for link in page.xpath("//nav//a")] == [STATISTICS.title, "How it was made"]
+    assert [words(link) for link in page.xpath("//nav//a")] == [STATISTICS.title, "Reproducibility"]
     assert not page.xpath("//details | //figure | //p[@class='note'] | //p[@class='subtitle']")
 
 

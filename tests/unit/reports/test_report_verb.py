@@ -1,9 +1,10 @@
-"""``lacuna report``: the files it leaves, and what it refuses."""
+"""``lacuna report``: the files it writes, and its errors."""
 
 from __future__ import annotations
 
 import doctest
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,10 @@ def broken(**changes: Any) -> dict[str, Any]:
         (broken(kind="store"), "experiment.json: of kind 'store', not 'experiment'"),
         (broken(surprise=1), "experiment.json: surprise: Extra inputs are not permitted"),
         (broken(seconds=-1), "experiment.json: seconds: Input should be greater than or equal to 0"),
-        (broken(tables=["accuracy", "main"]), "main.json: not there, but experiment.json names this table"),
+        (broken(tables=["accuracy", "main"]), "main.json: missing, although experiment.json lists this table"),
         (broken(tables=["../accuracy"]), "tables.0: String should match pattern"),
-        (broken(tables=["accuracy", "accuracy"]), "tables: a name comes twice"),
-        (broken(tables=["alias"]), "alias.json: holds a table named 'accuracy'"),
+        (broken(tables=["accuracy", "accuracy"]), "tables: a name occurs twice"),
+        (broken(tables=["alias"]), "alias.json: contains a table named 'accuracy'"),
     ],
 )
 def test_bad_experiments(
@@ -80,7 +81,7 @@ def test_other_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for name in ("nowhere", "file", "."):
         line = run_refused(["report", name], tmp_path, monkeypatch, capfd).line
-        assert "no experiment, experiment.json is not there; name a folder that lacuna reproduce made" in line
+        assert "no experiment, experiment.json is missing; name a folder written by lacuna reproduce" in line
 
 
 def test_a_plot_that_does_not_fit(
@@ -92,7 +93,27 @@ def test_a_plot_that_does_not_fit(
     table["plot"]["y"] = ["Margin"]
     path.write_text(json.dumps(table), encoding="utf-8")
     line = run_refused(["report", str(tmp_path)], tmp_path, monkeypatch, capfd).line
-    assert "table accuracy: its plot draws '0: 0'; allowed are numbers" in line
+    assert "table accuracy: its plot has the value '0: 0'; allowed are numbers" in line
+
+
+def test_without_matplotlib_the_error_names_the_extra_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "lacuna.reports.figures", raising=False)
+    folder = write_experiment(tmp_path / "koran", STATISTICS, ACCURACY)
+    before = snapshot(folder)
+    line = run_refused(["report", str(folder)], tmp_path, monkeypatch, capfd).line
+    assert line.endswith('drawing figures needs the package matplotlib; pip install "lacuna-mt[reports]"')
+    assert snapshot(folder) == before
+
+
+def test_a_report_without_figures_needs_no_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "lacuna.reports.figures", raising=False)
+    folder = write_experiment(tmp_path / "koran", STATISTICS)
+    run(monkeypatch, str(folder))
+    assert STATISTICS.title in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_examples_of_the_docs_run() -> None:

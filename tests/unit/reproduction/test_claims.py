@@ -1,18 +1,18 @@
-"""Verdicts on the paper's claims, with made-up results worked out by hand."""
+"""Verdicts on the paper's claims, with made-up results and hand-worked values."""
 
 import pytest
 
 from lacuna.analysis.tables import Column, Table
 from lacuna.reproduction.claims import check_claims
-from lacuna.reproduction.comparison import COMPARED, Line, Results
+from lacuna.reproduction.comparison import COMPARED, ComparisonResults, SystemResult
 
 BLEU = {"random": 20.0, "cluster": 19.0, "merge": 21.0, "known": 22.0, "plac": 22.0, "reverse": 15.0}
 
 
-def results(shares: dict[tuple[str, str], float]) -> Results:
-    lines = [Line(name, 0.1, 90, str(seed), {"bleu": BLEU[name]}) for name in COMPARED for seed in (1, 2, 3)]
+def results(shares: dict[tuple[str, str], float]) -> ComparisonResults:
+    systems = [SystemResult(name, 0.1, 90, str(seed), {"bleu": BLEU[name]}) for name in COMPARED for seed in (1, 2, 3)]
     at_least = {one: {other: shares.get((one, other), 0.5) for other in COMPARED} for one in COMPARED}
-    return Results(0.1, 0.1, [], lines, at_least, [], [], [], {})
+    return ComparisonResults(0.1, 0.1, [], systems, at_least, [], [], [], {})
 
 
 ACCURACY = Table(
@@ -24,8 +24,8 @@ ACCURACY = Table(
 
 
 def verdict(shares: dict[tuple[str, str], float], claim: str) -> str:
-    [finding] = [each for each in check_claims(results(shares), ACCURACY, 0.9) if claim in each.claim]
-    return finding.verdict
+    [checked] = [each for each in check_claims(results(shares), ACCURACY, 0.9) if claim in each.claim]
+    return checked.verdict
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_reverse_hurts_most_only_if_it_is_below_all() -> None:
 
 
 def test_accuracy_and_the_share_of_unknown_entries() -> None:
-    findings = check_claims(results({}), ACCURACY, 0.7)
-    assert (findings[0].verdict, findings[1].verdict) == ("holds", "does not hold")
-    assert findings[0].figures == "20.0% right at margin 0, 90.0% at 4; none of 2 steps falls by more than chance"
+    claims = check_claims(results({}), ACCURACY, 0.7)
+    assert (claims[0].verdict, claims[1].verdict) == ("holds", "does not hold")
+    assert claims[0].figures == "20.0% right at margin 0, 90.0% at 4; none of 2 steps falls by more than chance"
     # 40 of 100 after 60 of 100: z = -0.2 / sqrt(0.5 * 0.5 * 0.02) = -2.83, no chance; after 45 of 100 it is -0.71.
     for before, expected in ((0.6, "does not hold"), (0.45, "holds")):
         rows = (("0", 100, 0.2), ("1", 100, before), ("2", 100, 0.4))

@@ -43,7 +43,7 @@ def memories(model: Model, tmp_path_factory: pytest.TempPathFactory) -> list[Mem
 
 @pytest.fixture(scope="session")
 def engine(model: Model, memories: list[Memory]) -> Engine:
-    """With a combiner that knows the memory by heart, so that what it says can be told beforehand."""
+    """With a combiner that reproduces the memory, so that translations are known in advance."""
     return Engine(model, memories, {"all": Vanilla(k=1, knn_weight=1.0), "gentle": Vanilla(k=4, knn_weight=0.1)})
 
 

@@ -1,4 +1,4 @@
-"""The server's own API, over a model with random weights and a combiner that knows its memory by heart."""
+"""The JSON API, with a random model and a combiner that reproduces its memory."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def test_entries_of_a_sentence(client: TestClient, memories: list[Memory]) -> No
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "says"),
     [
-        ("POST", "translate", {"texts": ["ja"], "memories": ["none"]}, 400, "'none'; here are all, half"),
-        ("POST", "translate", {"texts": ["ja"], "combiner": "none"}, 400, "here are all, gentle"),
+        ("POST", "translate", {"texts": ["ja"], "memories": ["none"]}, 400, "'none'; available: all, half"),
+        ("POST", "translate", {"texts": ["ja"], "combiner": "none"}, 400, "available: all, gentle"),
         ("POST", "translate", {"texts": ["ja"], "memories": ["half"], "combiner": {"k": 60}}, 400, "only 36 entries"),
         ("POST", "translate", {"texts": []}, 422, "texts"),
         ("POST", "translate", {"texts": ["ja"], "beams": 2}, 422, "beams"),
@@ -125,7 +125,7 @@ def test_entries_of_a_sentence(client: TestClient, memories: list[Memory]) -> No
         ("POST", "explain", {"text": " \n"}, 400, "only blanks"),
         ("POST", "explain", {"text": "ja", "without": [4]}, 400, "0 to 3"),
         ("POST", "explain", {"text": "ja", "combiner": {"knn_weight": 1.5}}, 422, "knn_weight"),
-        ("GET", "memories/none", None, 404, "here are all, half"),
+        ("GET", "memories/none", None, 404, "available: all, half"),
         ("GET", "memories/all/sentences/4", None, 404, "0 to 3"),
         ("GET", "nothing", None, 404, "Not Found"),
     ],
@@ -153,7 +153,7 @@ def test_a_field_whose_name_is_no_text_is_refused(client: TestClient) -> None:
 
 
 def test_one_sentence_that_is_too_long_does_not_harm_others(engine: Engine) -> None:
-    job = Job(engine.choose())
+    job = Job(engine.resolve_options())
     [short, long, other] = engine.run(job, [SOURCES[0], "ja " * 100, SOURCES[1]])
     assert isinstance(long, RequestError)
     assert [getattr(one, "text", None) for one in (short, other)] == TARGETS[:2]
@@ -197,5 +197,5 @@ def test_names_are_checked(model: Model, memories: list[Memory]) -> None:
 def test_limits_are_checked() -> None:
     with pytest.raises(SettingError, match="max_texts: got 0"):
         ServerLimits(max_texts=0)
-    with pytest.raises(SettingError, match="no more than 10 may wait"):
+    with pytest.raises(SettingError, match="at most 10 may wait"):
         ServerLimits(max_texts=11, max_waiting=10)

@@ -1,4 +1,4 @@
-"""The queue before the model: nothing is lost or mixed up, and equal work goes together."""
+"""The batcher: no text is lost or mixed up, and texts of equal keys share a batch."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_full_queue_takes_all_or_nothing(recorder: Recorder) -> None:
     batcher.submit("a", ["1"])
     assert recorder.begun.wait(60)
     batcher.submit("a", ["2", "3"])
-    with pytest.raises(Overloaded, match="2 sentences are waiting and at most 3"):
+    with pytest.raises(Overloaded, match="2 sentences are waiting, and the limit is 3"):
         batcher.submit("a", ["4", "5"])
     assert batcher.waiting == 2
     batcher.submit("a", ["4"])

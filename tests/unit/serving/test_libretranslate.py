@@ -1,4 +1,4 @@
-"""The shape that LibreTranslate clients use."""
+"""The LibreTranslate interface."""
 
 from __future__ import annotations
 

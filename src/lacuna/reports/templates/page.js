@@ -1,4 +1,4 @@
-// Without this, everything is unfolded and browsers show a point's title in their own time.
+// Without this script, all details are open and browsers show the titles of points as tooltips.
 for (const part of document.querySelectorAll("details.folded")) part.open = false;
 addEventListener("beforeprint", () => {
   for (const part of document.querySelectorAll("details")) part.open = true;

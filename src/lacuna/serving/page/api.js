@@ -1,10 +1,10 @@
-// Asking the server. Every failure becomes an Error whose message can be shown.
+// Requests to the server. Every failure becomes an Error with a message for the user.
 import { byId } from "/page/dom.js";
 
 function askForKey(wrong) {
   const dialog = byId("key");
   byId("key-value").value = "";
-  byId("key-title").textContent = wrong ? "That key is not right" : "API key";
+  byId("key-title").textContent = wrong ? "Wrong API key" : "API key";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(byId("key-value").value), { once: true }));
 }
@@ -16,15 +16,15 @@ export async function ask(path, body) {
   try {
     response = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
   } catch {
-    throw new Error("The server does not answer. Is it still running?");
+    throw new Error("The server does not respond. Is it still running?");
   }
   if (response.status === 401) {
     const given = await askForKey(Boolean(key));
-    if (!given) throw new Error("The server wants an API key.");
+    if (!given) throw new Error("The server requires an API key.");
     sessionStorage.setItem("key", given);
     return ask(path, body);
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(answer.error || `The server answered with status ${response.status}.`);
+  if (!response.ok) throw new Error(answer.error || `The server returned status ${response.status}.`);
   return answer;
 }

@@ -1,4 +1,4 @@
-// A page about the API, made from its own description.
+// The page about the API, generated from openapi.json.
 import { byId, make } from "/page/dom.js";
 
 function resolve(schema, all) {
@@ -30,7 +30,7 @@ function route(method, path, about, all) {
     make("h3", {}, make("span", { class: `method ${method}` }, method.toUpperCase()), make("code", {}, path)),
     make("p", {}, about.description || about.summary), make("pre", { tabindex: "0" }, `curl ${location.origin}${path}${body}`),
     rows.length ? table(rows) : null,
-    make("p", { class: "hint" }, `Answers with status ${Object.keys(about.responses).join(", ")}`));
+    make("p", { class: "hint" }, `Responses: ${Object.keys(about.responses).join(", ")}`));
 }
 
 try {
@@ -44,5 +44,5 @@ try {
   }
   byId("routes").replaceChildren(...[...groups].flatMap(([name, routes]) => [make("h2", { class: "group" }, name), ...routes]));
 } catch {
-  byId("routes").replaceChildren(make("p", { class: "notice error", role: "alert" }, "The description of the API cannot be loaded. Reload the page."));
+  byId("routes").replaceChildren(make("p", { class: "notice error", role: "alert" }, "openapi.json cannot be loaded. Reload the page."));
 }

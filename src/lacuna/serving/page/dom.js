@@ -1,4 +1,4 @@
-// Making elements. Whatever comes from outside goes in as text, never as markup.
+// Creation of elements. All data is inserted as text, never as markup.
 export const byId = (id) => document.getElementById(id);
 
 export function make(tag, options = {}, ...children) {
@@ -27,17 +27,17 @@ export const percent = (share) => {
   return `${value >= 10 || value === 0 ? Math.round(value) : value.toFixed(1)} %`;
 };
 
-// How tokenizers spell a space, or that a word goes on.
+// Removes the word boundary markers of tokenizers.
 export function spoken(token) {
   if (/^<\/?s>$|^<eos>$/.test(token)) return "end of sentence";
   return token.replace(/▁|Ġ/g, " ").replace(/<\/w>$|@@$/, "").trim();
 }
 
 export function knownMark(known) {
-  return make("span", { class: known ? "tag known" : "tag unknown" }, known ? "● known" : "▲ new");
+  return make("span", { class: known ? "tag known" : "tag unknown" }, known ? "● known" : "▲ unknown");
 }
 
-// A bar for a share of something; the number stands beside it for those who do not see it.
+// A bar for a share; the number is next to it for screen readers.
 export function meter(share, kind = "") {
   const bar = make("span", { class: `meter ${kind}`, "aria-hidden": "true" }, make("span"));
   bar.firstChild.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;

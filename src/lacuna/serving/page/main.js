@@ -1,4 +1,4 @@
-// Which view is shown, and what the server is.
+// Routing between the views, and the description of the server.
 import { ask } from "/page/api.js";
 import { byId } from "/page/dom.js";
 import { prepareMemory, showMemory } from "/page/memory.js";
@@ -6,7 +6,7 @@ import { prepareTranslating } from "/page/translate.js";
 
 function route() {
   const [view, name] = location.hash.slice(1).split("/");
-  if (view === "content") return; // the link that skips the head of the page
+  if (view === "content") return; // the skip link
   const shown = view === "memory" ? "memory" : "translate";
   for (const id of ["translate", "memory"]) byId(id).hidden = id !== shown;
   for (const link of document.querySelectorAll("nav a[data-view]")) {

@@ -1,4 +1,4 @@
-// The view of a memory: what the model knows of it, its margins, the words it is needed for, a map of its keys.
+// The view of a memory: statistics, margins, needed words, a map of its keys.
 import { ask } from "/page/api.js";
 import { histogram, keyMap } from "/page/charts.js";
 import { byId, make, meter, number, percent } from "/page/dom.js";
@@ -18,19 +18,19 @@ export async function showMemory(name) {
   const place = byId("overview"), which = byId("which");
   const wanted = name || which.value;
   if (!wanted) {
-    place.replaceChildren(make("div", { class: "empty" }, make("p", {}, "This server has no memory. Start it with one: "),
+    place.replaceChildren(make("div", { class: "empty" }, make("p", {}, "This server has no memory. Start it with: "),
       make("code", {}, "lacuna serve --memory NAME=STORE")));
     return;
   }
   which.value = wanted;
   if (shown === wanted) return;
   shown = wanted;
-  place.replaceChildren(make("div", { class: "empty", role: "status" }, make("p", {}, "Looking through the memory…")));
+  place.replaceChildren(make("div", { class: "empty", role: "status" }, make("p", {}, "Loading the memory…")));
   const address = `/api/v1/memories/${encodeURIComponent(wanted)}`;
   try {
     const found = await ask(address);
     if (shown !== wanted) return;
-    const map = make("div", { class: "chart" }, make("p", { class: "hint", role: "status" }, "Drawing the map…"));
+    const map = make("div", { class: "chart" }, make("p", { class: "hint", role: "status" }, "Loading the map…"));
     place.replaceChildren(numbers(found), margins(found), words(found), mapCard(map), lookUp(found));
     fillMap(map, await ask(`${address}/map`));
   } catch (error) {
@@ -51,38 +51,38 @@ function numbers(found) {
   bar.firstChild.style.flexGrow = found.known;
   bar.lastChild.style.flexGrow = found.entries - found.known;
   const about = make("p", { class: "known-text" },
-    make("span", {}, make("strong", {}, `● ${percent(found.known_ratio)}`), " the model knows by itself"),
-    make("span", {}, make("strong", {}, `▲ ${percent(1 - found.known_ratio)}`), " is new to it"));
-  const made = found.made_by ? make("p", { class: "hint" }, `Made from a larger memory by lacuna ${found.made_by}.`) : null;
+    make("span", {}, make("strong", {}, `● ${percent(found.known_ratio)}`), " known"),
+    make("span", {}, make("strong", {}, `▲ ${percent(1 - found.known_ratio)}`), " unknown"));
+  const made = found.made_by ? make("p", { class: "hint" }, `Made from another memory by lacuna ${found.made_by}.`) : null;
   return make("article", { class: "card wide" }, list, bar, about, made);
 }
 
 function margins(found) {
   if (!found.margins) {
-    return card("Knowledge margins", make("p", {}, "Not measured for this memory. ", make("code", {}, "lacuna margin STORE"), " does it."));
+    return card("Knowledge margins", make("p", {}, "Not measured for this memory. Run: ", make("code", {}, "lacuna margin STORE")));
   }
-  return card("Knowledge margins", make("p", { class: "hint" }, "How many of an entry's nearest neighbors the model knows before the first it does not. Large margins may be pruned."),
+  return card("Knowledge margins", make("p", { class: "hint" }, "Number of nearest neighbors of an entry that are known before the first unknown one. Known entries with large margins may be pruned."),
     make("div", { class: "chart" }, histogram(found.margins)));
 }
 
 function words(found) {
-  if (!found.needed_words.length) return card("Most needed words", make("p", {}, "None: the model knows all of this memory."));
+  if (!found.needed_words.length) return card("Most needed words", make("p", {}, "None: all entries are known."));
   const most = found.needed_words[0].needed;
   const rows = found.needed_words.map((word, place) => make("tr", { hidden: place >= FIRST_WORDS },
     make("th", { scope: "row" }, word.word), make("td", { class: "grow" }, meter(word.needed / most, "unknown")),
     make("td", { class: "number" }, number(word.needed)), make("td", { class: "number" }, percent(word.needed / word.count))));
   const table = make("table", { class: "words" }, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Word"), make("td"),
-    make("th", { scope: "col", class: "number" }, "Times"), make("th", { scope: "col", class: "number" }, "Share"))), make("tbody", {}, ...rows));
+    make("th", { scope: "col", class: "number" }, "Count"), make("th", { scope: "col", class: "number" }, "Share"))), make("tbody", {}, ...rows));
   const more = rows.length <= FIRST_WORDS ? null : make("button", { type: "button", class: "quiet", onclick: (event) => {
     for (const row of rows) row.hidden = false;
     event.currentTarget.remove();
   } }, `Show all ${rows.length}`);
-  const what = found.margins ? "How often the model does not know the word, or only with a margin below 4, and the share of all its occurrences." : "How often the model does not know the word, and the share of all its occurrences.";
+  const what = found.margins ? "Occurrences that are unknown or have a margin below 4, and their share of all occurrences." : "Unknown occurrences, and their share of all occurrences.";
   return card("Most needed words", make("p", { class: "hint" }, what), table, more);
 }
 
 const mapCard = (map) => {
-  const made = card("Map of the keys", make("p", { class: "hint" }, "A sample of the decoder's states, on their two main axes. Choose a point to see its sentence."), map);
+  const made = card("Map of the keys", make("p", { class: "hint" }, "A sample of the keys on their first two principal components. Select a point to see its sentence."), map);
   made.classList.add("wide");
   return made;
 };
@@ -90,13 +90,13 @@ const mapCard = (map) => {
 function fillMap(map, found) {
   const shares = found.variance.map(percent).join(" and ");
   map.replaceChildren(keyMap(found, (place) => showSentence(found.name, found.sentence[place])),
-    make("p", { class: "hint" }, `${number(found.x.length)} keys. The axes show ${shares} of the variance.`));
+    make("p", { class: "hint" }, `${number(found.x.length)} keys. The axes cover ${shares} of the variance.`));
 }
 
 function lookUp(found) {
   const box = make("input", { type: "number", id: "look", min: 0, max: found.sentences - 1, step: 1, required: true, inputmode: "numeric" });
   const form = make("form", { class: "look", onsubmit: (event) => { event.preventDefault(); showSentence(found.name, box.valueAsNumber); } },
-    make("label", { for: "look" }, `Sentence, 0 to ${number(found.sentences - 1)}`), box, make("button", { type: "submit" }, "Show its entries"));
+    make("label", { for: "look" }, `Sentence, 0 to ${number(found.sentences - 1)}`), box, make("button", { type: "submit" }, "Show entries"));
   const made = card("Look up a sentence", form);
   made.classList.add("wide");
   return made;

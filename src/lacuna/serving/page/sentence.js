@@ -19,9 +19,9 @@ export async function showSentence(memory, sentence) {
 }
 
 function table(entries) {
-  if (!entries.length) return make("p", { class: "hint" }, "None of its entries is in this memory: they were pruned.");
+  if (!entries.length) return make("p", { class: "hint" }, "All entries of this sentence were pruned.");
   const measured = entries.some((entry) => entry.margin !== null);
-  const heads = ["Word", "The model says", "", "Probability", ...(measured ? ["Margin"] : [])];
+  const heads = ["Token", "Prediction", "", "Probability", ...(measured ? ["Margin"] : [])];
   const rows = entries.map((entry) => make("tr", {},
     make("th", { scope: "row" }, spoken(entry.token) || "␣"), make("td", {}, spoken(entry.model_token) || "␣"), make("td", {}, knownMark(entry.known)),
     make("td", { class: "number" }, percent(entry.p_gold)), measured ? make("td", { class: "number" }, String(entry.margin)) : null));

@@ -1,4 +1,4 @@
-// Light, dark or what the system says. Runs before the page is drawn, so that it does not flash.
+// Light, dark or system theme. Runs before the first paint, so that the page does not flash.
 const THEMES = ["auto", "light", "dark"];
 function setTheme(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;
@@ -10,7 +10,7 @@ addEventListener("DOMContentLoaded", () => {
   const show = () => {
     const theme = localStorage.getItem("theme") || "auto";
     button.textContent = { auto: "◐ Auto", light: "☀ Light", dark: "☾ Dark" }[theme];
-    button.setAttribute("aria-label", `Colors: ${theme}. Switch.`);
+    button.setAttribute("aria-label", `Theme: ${theme}. Switch.`);
     setTheme(theme);
   };
   button.addEventListener("click", () => {

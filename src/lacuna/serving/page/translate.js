@@ -1,4 +1,4 @@
-// The view in which a sentence is translated, and every word explained.
+// The view that translates a sentence and explains every word.
 import { ask } from "/page/api.js";
 import { byId, knownMark, make, meter, percent, spoken } from "/page/dom.js";
 import { showSentence } from "/page/sentence.js";
@@ -21,7 +21,7 @@ export function prepareTranslating(info) {
   byId("text").lang = info.source || "";
   byId("base").lang = byId("adapted").lang = info.target || "";
   byId("text").maxLength = info.limits.max_characters;
-  byId("text-hint").replaceChildren(info.target ? `Will be translated into ${language(info.target)}. ` : "",
+  byId("text-hint").replaceChildren(info.target ? `Target language: ${language(info.target)}. ` : "",
     make("span", { class: "for-keys" }, "Ctrl + Enter translates."));
   addMemories(info);
   addExamples(EXAMPLES[info.source] || []);
@@ -39,7 +39,7 @@ function addMemories(info) {
     const box = make("input", { type: "checkbox", value: memory.name, checked: place === 0 });
     chips.append(make("label", { class: "chip" }, box, make("span", {}, memory.name)));
   });
-  if (!info.memories.length) chips.append(make("p", { class: "hint" }, "This server has none; the model speaks alone."));
+  if (!info.memories.length) chips.append(make("p", { class: "hint" }, "This server has no memory; the model translates alone."));
 }
 
 function addExamples(sentences) {
@@ -85,9 +85,9 @@ function show(answer, memories) {
   byId("base").textContent = answer.base_text;
   byId("adapted-title").textContent = memories.length ? `Model with memory: ${memories.join(" and ")}` : "No memory chosen";
   const words = wordsOf(answer.tokens), written = words.filter((word) => /[\p{L}\p{N}]/u.test(word.text)), changed = written.filter((word) => word.changed).length;
-  const sure = answer.confidence === null ? "" : ` The model alone is right here with ${percent(answer.confidence)} probability per word.`;
-  byId("score").textContent = !memories.length ? "This is the model alone. Choose a memory above."
-    : (changed ? `The memory decided ${changed} of ${written.length} words.` : "The memory changed no word.") + sure;
+  const sure = answer.confidence === null ? "" : ` Confidence of the model alone: ${percent(answer.confidence)} per word.`;
+  byId("score").textContent = !memories.length ? "Translation of the model alone. Select a memory above."
+    : (changed ? `The memory changed ${changed} of ${written.length} words.` : "The memory changed no word.") + sure;
   byId("adapted").replaceChildren(...words.flatMap((word, place) => [word.space ? " " : "", wordButton(word, place)]));
 }
 
@@ -125,7 +125,7 @@ function explain(word, place) {
     word.tokens.length > 1 ? parts(word, place) : "",
     verdict(token),
     shares(token),
-    ...(token.neighbors.length ? neighbors(token) : [make("p", { class: "hint" }, "No memory was asked.")]),
+    ...(token.neighbors.length ? neighbors(token) : [make("p", { class: "hint" }, "No memory was used.")]),
   );
   panel.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
 }
@@ -134,18 +134,18 @@ function parts(word, place) {
   const buttons = word.tokens.map((token, number) => make("button", {
     type: "button", "aria-pressed": String(number === place), onclick: () => explain(word, number),
   }, token.text.trim() || spoken(token.token)));
-  return make("div", { class: "parts", role: "group", "aria-label": "Pieces of the word" },
-    make("span", { class: "hint" }, "The model writes it in pieces:"), ...buttons);
+  return make("div", { class: "parts", role: "group", "aria-label": "Subword tokens of the word" },
+    make("span", { class: "hint" }, "Subword tokens:"), ...buttons);
 }
 
 function verdict(token) {
   const said = spoken(token.model_token);
   const margin = token.margin === null ? null
-    : token.margin === 0 ? "The nearest place in the memory is one the model did not know."
-    : token.margin >= token.margin_cap ? `At least ${token.margin_cap} of the nearest places are ones the model knew.`
-    : `The nearest ${token.margin === 1 ? "place is one" : `${token.margin} places are ones`} the model knew; then comes one it did not.`;
-  return make("p", {}, ...(!token.changed ? ["The model alone would say the same. "]
-    : said ? ["The model alone would say ", make("q", {}, said), " here. "] : ["The model alone would say something else here. "]), margin || "");
+    : token.margin === 0 ? "The nearest memory entry is unknown to the model."
+    : token.margin >= token.margin_cap ? `The nearest ${token.margin_cap} or more memory entries are known to the model.`
+    : `The nearest ${token.margin === 1 ? "memory entry is" : `${token.margin} memory entries are`} known to the model; the next one is unknown.`;
+  return make("p", {}, ...(!token.changed ? ["The model alone predicts the same. "]
+    : said ? ["The model alone predicts ", make("q", {}, said), ". "] : ["The model alone predicts another token. "]), margin || "");
 }
 
 function shares(token) {
@@ -155,12 +155,12 @@ function shares(token) {
   for (const [name, share, kind] of rows) {
     list.append(make("div", {}, make("dt", {}, name), make("dd", {}, meter(share, kind), make("span", {}, percent(share)))));
   }
-  const notes = [token.neighbors.length ? `The memory has ${percent(token.knn_weight)} of the say here.` : null,
-    token.confidence === null ? null : `The model's own choice is right with ${percent(token.confidence)} probability.`].filter(Boolean);
-  return make("div", {}, make("h3", {}, "How probable it was"), list, make("p", { class: "hint" }, notes.join(" ")));
+  const notes = [token.neighbors.length ? `Weight of the memory: ${percent(token.knn_weight)}.` : null,
+    token.confidence === null ? null : `Confidence of the model alone: ${percent(token.confidence)}.`].filter(Boolean);
+  return make("div", {}, make("h3", {}, "Probability"), list, make("p", { class: "hint" }, notes.join(" ")));
 }
 
-// The target sentence, with the piece marked, and lightly the word that it is a piece of.
+// The target sentence, with the token and, more lightly, its word marked.
 function marked(near) {
   const start = near.word ? near.before.match(/[\p{L}\p{N}]*$/u)[0] : "", rest = near.word ? near.after.match(/^[\p{L}\p{N}]*/u)[0] : "";
   const piece = make("mark", {}, near.word || (near.token.startsWith("<") ? "¶" : spoken(near.token)));
@@ -177,5 +177,5 @@ function neighbors(token) {
       make("p", { class: "origin" }, knownMark(near.known), several ? make("span", {}, near.memory) : null, make("span", {}, near.origin),
         make("span", {}, `distance ${near.distance.toFixed(1)}`),
         make("button", { type: "button", class: "link", onclick: () => showSentence(near.memory, near.sentence) }, `sentence ${near.sentence}`)))));
-  return [make("h3", {}, "Where the memory has it from"), make("ol", { class: "neighbors" }, ...items)];
+  return [make("h3", {}, "Retrieved neighbors"), make("ol", { class: "neighbors" }, ...items)];
 }

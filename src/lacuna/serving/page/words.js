@@ -1,4 +1,4 @@
-// From tokens to words: what belongs together is shown, and chosen, together.
+// Grouping of tokens into words, which are shown and selected as a whole.
 const ONLY_SIGNS = /^[^\p{L}\p{N}'’_-]+$/u;
 const WITHOUT_SPACES = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
 
@@ -11,7 +11,7 @@ function startsWord(text, before) {
   return before === null || /^\s/.test(text) || ONLY_SIGNS.test(text.trim()) || ONLY_SIGNS.test(before.trim()) || WITHOUT_SPACES.test(text);
 }
 
-// Each word: the space before it, its text, its tokens, the smallest of their margins, and whether the memory had its way.
+// Each word: the space before it, its text, its tokens, their smallest margin, and whether the memory changed it.
 export function wordsOf(tokens) {
   const words = [];
   let before = null;

@@ -82,7 +82,7 @@ def test_tokens_have_texts_and_texts_have_tokens(model: Model) -> None:
 
 def test_it_translates(model: Model) -> None:
     assert len(model.generate(["Wir sehen"], beam=2, max_new_tokens=5)) == 1
-    forced = model.force_decode(model.encode_sources(TARGETS), model.encode_targets(TARGETS))
+    forced = model.teacher_force(model.encode_sources(TARGETS), model.encode_targets(TARGETS))
     assert forced.keys.shape[1] == model.dimension
 
 

@@ -1,0 +1,190 @@
+"""A worker pool for decoding: threads that each search sentences of their own.
+
+A decoder step is many small matrix products. Two cores that split one product mostly wait for each other; two cores
+with a batch each do not, and one can run the model while the other searches a memory. Does not know text or models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import accumulate, count, takewhile
+from queue import SimpleQueue
+from threading import Event, Lock
+from typing import TypeVar
+
+import torch
+
+from lacuna.decoding.backpointers import Hypothesis
+from lacuna.decoding.beam import BeamSettings
+from lacuna.decoding.scorer import Scorer, State
+from lacuna.decoding.search import BatchCapacity, longest_first, search_blocks
+from lacuna.progress import SILENT, Progress
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# With fewer sentences in a batch, a core is not busy.
+_MIN_SENTENCES = 8
+
+# Maximum number of sentences that a worker takes at a time. Backpointers of all of them are kept until the last ends.
+_MAX_PART = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPool:
+    """Number of worker threads, and how many threads each may use.
+
+    :param prepare: Called in each worker thread with the number of threads it may use, for libraries that keep this
+        number per thread. For torch it is set without it.
+    """
+
+    workers: int = 1
+    threads: int = 1
+    prepare: Callable[[int], None] = lambda threads: None
+
+    @classmethod
+    def for_sentences(
+        cls, sentences: int, batch_size: int, prepare: Callable[[int], None] = lambda threads: None
+    ) -> WorkerPool:
+        """Divide the threads of this process among as many workers as can be kept busy.
+
+        :param batch_size: Maximum number of sentences in a worker's batch.
+        """
+        threads = torch.get_num_threads()
+        workers = max(1, min(threads, batch_size // _MIN_SENTENCES, sentences // _MIN_SENTENCES))
+        return cls(workers, threads // workers, prepare)
+
+    def stream(self, work: Callable[[Item], Iterator[Result]], items: Sequence[Item]) -> Generator[Result, None, None]:
+        """Process all items in the worker threads, and yield all results as soon as they are there."""
+        if min(self.workers, len(items)) < 2:
+            for item in items:
+                yield from work(item)
+            return
+        ready: SimpleQueue[tuple[Result] | Future[None]] = SimpleQueue()
+
+        def run(item: Item) -> None:
+            for result in work(item):
+                ready.put((result,))
+
+        before = torch.get_num_threads()
+        threads = ThreadPoolExecutor(self.workers, "lacuna-worker", initializer=self._initialize)
+        try:
+            for item in items:
+                threads.submit(run, item).add_done_callback(ready.put)
+            yield from _results(ready, len(items))
+        finally:
+            threads.shutdown(cancel_futures=True)
+            torch.set_num_threads(before)  # a worker's setting applies to every thread started after it
+
+    def _initialize(self) -> None:
+        torch.set_num_threads(self.threads)
+        self.prepare(self.threads)
+
+
+def _results(ready: SimpleQueue[tuple[Result] | Future[None]], running: int) -> Iterator[Result]:
+    """Yield results until all futures are done; raise the first error of a worker."""
+    while running:
+        event = ready.get()
+        if isinstance(event, Future):
+            event.result()
+            running -= 1
+        else:
+            yield event[0]
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: ends a search that no one waits for
+    """The consumer of the results is gone."""
+
+
+def decode_all(
+    scorer: Scorer[State],
+    sources: Sequence[Sequence[int]],
+    settings: BeamSettings,
+    *,
+    batch_size: int = 32,
+    max_tokens: int | None = None,
+    pool: WorkerPool | None = None,
+    progress: Progress = SILENT,
+) -> list[list[Hypothesis]]:
+    """Translate any number of sources, and return hypotheses in the order of the sources.
+
+    :param batch_size: Maximum number of sentences in a batch of a worker.
+    :param max_tokens: Maximum number of source tokens in a batch of a worker, padding included.
+    :param pool: By default only the calling thread searches.
+    """
+    capacity = BatchCapacity(batch_size, max_tokens)
+    progress.start("translate", len(sources), "sentences")
+    found = decode_blocks(scorer, sources, settings, [len(sources)], capacity, pool=pool, on_finished=progress.advance)
+    results = [hypotheses for group in found for hypotheses in group]
+    progress.finish()
+    return results
+
+
+def decode_blocks(
+    scorer: Scorer[State],
+    sources: Sequence[Sequence[int]],
+    settings: BeamSettings,
+    blocks: Sequence[int],
+    capacity: BatchCapacity,
+    *,
+    pool: WorkerPool | None = None,
+    on_finished: Callable[[int], None] = lambda count: None,
+) -> Generator[list[list[Hypothesis]], None, None]:
+    """Translate sources and yield hypotheses in the order of the sources, in groups, as soon as they are ready.
+
+    :param blocks: Number of sources in each block. Search starts block by block and longest first within a block, so
+        smaller blocks give results earlier.
+    :param on_finished: Called with the number of sentences that ended in a step, never by two threads at once.
+    """
+    pool = pool or WorkerPool()
+    lock, stopped = Lock(), Event()
+
+    def report(ended: int) -> None:
+        if stopped.is_set():
+            raise _Stopped
+        with lock:
+            on_finished(ended)
+
+    def work(part: list[list[int]]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        numbers = [number for block in part for number in block]
+        texts = [[sources[number] for number in block] for block in part]
+        found = search_blocks(scorer, texts, settings, capacity=capacity, on_finished=report)
+        return ([(numbers[place], hypotheses) for place, hypotheses in group] for group in found)
+
+    parts = partition([len(source) for source in sources], blocks, pool.workers)
+    waiting: dict[int, list[Hypothesis]] = {}
+    following = 0
+    with closing(pool.stream(work, parts)) as results:
+        try:
+            for group in results:
+                waiting.update(group)
+                ready = list(takewhile(waiting.__contains__, count(following)))
+                if ready:
+                    yield [waiting.pop(number) for number in ready]
+                    following += len(ready)
+        finally:
+            stopped.set()
+
+
+def partition(lengths: Sequence[int], blocks: Sequence[int], workers: int) -> list[list[list[int]]]:
+    """Divide the sentences of each block among workers, so that all have the same amount of work.
+
+    Sentences are assigned round-robin by decreasing length. The assignment does not depend on timing: the same
+    sentences always share batches, and the last digits of their scores do not change from run to run.
+
+    :return: For each part that a worker takes, the sentence numbers of each block.
+    """
+    limit = workers * _MAX_PART
+    groups: list[list[list[int]]] = [[]]  # blocks that are searched together, at most `limit` sentences
+    ends = list(accumulate(blocks))
+    for start, end in zip([0, *ends], ends, strict=False):
+        order = [start + place for place in longest_first(lengths[start:end])]
+        for block in (order[first : first + limit] for first in range(0, len(order), limit)):
+            if sum(map(len, groups[-1])) + len(block) > limit:
+                groups.append([])
+            groups[-1].append(block)
+    parts = ([block[worker::workers] for block in group] for group in groups for worker in range(workers))
+    return [filled for part in parts if (filled := [block for block in part if block])]

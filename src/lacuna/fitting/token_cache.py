@@ -1,0 +1,211 @@
+"""Tokens to fit a combiner to, with their neighbors and the few log-probabilities of the model that the loss needs.
+
+They are dev tokens, from the dev pass, or entries of the memories, each without itself among its neighbors. Computing
+the cache takes the model and a search; fitting then needs neither. Knows nothing of combiners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lacuna.combiners.base import Neighbors, first_places
+from lacuna.fitting.dev_pass import DevSet
+from lacuna.index.distances import other_neighbors
+from lacuna.models import Model
+from lacuna.progress import SILENT, Progress
+from lacuna.translator.memory import Memory, Retrieval, find_neighbors, read_keys
+
+# Log-probabilities are clamped here: where the model rules a token out, the sum over the vocabulary would be infinite.
+LOWEST_LOG_P = -1000.0
+# Logits held at once (16 MB), and rows per block, to bound memory. Comparing values takes k * k numbers per token.
+_LOGITS_AT_ONCE = 2**22
+_ENTRIES_AT_ONCE = 512
+_TOKENS_AT_ONCE = 4096
+
+_CPU = torch.device("cpu")
+_Columns = dict[str, torch.Tensor]
+# Reads float32 keys for some rows of a cache.
+TokenKeys = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _no_keys(rows: torch.Tensor) -> torch.Tensor:
+    raise LookupError("these tokens were collected without keys")
+
+
+@dataclass(frozen=True, eq=False)
+class TokenCache:
+    """Tokens with their neighbors and log-probabilities of the model.
+
+    :param distances: Distances of the neighbors, as in :class:`~lacuna.combiners.base.Neighbors`: (tokens, k).
+    :param values: Values of the neighbors: (tokens, k).
+    :param log_weights: Log of the number of entries that each neighbor stands for: (tokens, k), or ``None``.
+    :param gold: The right tokens: (tokens,).
+    :param log_p_gold: The model's log-probability of the right token: (tokens,).
+    :param log_p_values: The model's log-probability of each neighbor's value; arbitrary for a missing one: (tokens, k).
+    :param log_p_sum: Sum of the model's log-probabilities over the vocabulary: (tokens,).
+    :param vocabulary_size: Number of terms of that sum.
+    :param sentences: Sentence of each token: (tokens,).
+    :param read_queries: Reads the queries of some tokens; ``None`` if they were not kept: (rows, dimension).
+    :param read_keys: Reads the neighbors' keys of some tokens, zeros for a missing neighbor: (rows, k, dimension).
+    """
+
+    distances: torch.Tensor
+    values: torch.Tensor
+    log_weights: torch.Tensor | None
+    gold: torch.Tensor
+    log_p_gold: torch.Tensor
+    log_p_values: torch.Tensor
+    log_p_sum: torch.Tensor
+    vocabulary_size: int
+    sentences: torch.Tensor
+    read_queries: TokenKeys | None = None
+    read_keys: TokenKeys = _no_keys
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return len(self.gold)
+
+    @cached_property
+    def first_places(self) -> torch.Tensor:
+        """Place of the nearest neighbor with the same value: (tokens, k)."""
+        return torch.cat([first_places(part) for part in self.values.split(_TOKENS_AT_ONCE)])
+
+    @cached_property
+    def says_gold(self) -> torch.Tensor:
+        """Whether the value of a neighbor is the right token: (tokens, k)."""
+        return self.values == self.gold[:, None]
+
+    def neighbors(self, rows: torch.Tensor) -> Neighbors:
+        """Return the neighbors of some tokens; their keys are read on first use."""
+        return Neighbors(
+            self.distances.index_select(0, rows),
+            self.values.index_select(0, rows),
+            None if self.log_weights is None else self.log_weights.index_select(0, rows),
+            None if self.read_queries is None else self.read_queries(rows),
+            lambda: self.read_keys(rows),
+        )
+
+
+def collect_dev(
+    model: Model,
+    memories: Sequence[Memory],
+    dev: DevSet,
+    k: int,
+    *,
+    keep_queries: bool = False,
+    progress: Progress = SILENT,
+) -> TokenCache:
+    """Run the dev pass and cache the dev tokens, in the order of the dev set.
+
+    :param keep_queries: Keep the queries, for combiners that look at keys.
+    """
+    parts: list[_Columns] = []
+    for batch in dev.retrieve(model, memories, k, progress=progress):
+        queries = batch.outputs.keys
+        columns = _neighbor_columns(batch.found) | {"sentences": batch.sentences, "gold": batch.gold}
+        columns |= _model_columns(model, queries, batch.gold, columns["values"])
+        parts.append(columns | ({"queries": queries} if keep_queries else {}))
+    joined = _join(parts)
+    order = joined["sentences"].argsort(stable=True)
+    columns = {name: column[order] for name, column in joined.items()}
+    kept = columns.pop("queries", None)
+    return _as_cache(model, memories, columns, None if kept is None else lambda rows: kept[rows])
+
+
+def collect_entries(
+    model: Model, memories: Sequence[Memory], k: int, *, most: int, seed: int, progress: Progress = SILENT
+) -> TokenCache:
+    """Search the memories for their own entries, each left out of its neighbors, and cache these as tokens.
+
+    The query of an entry is its key, and the model's distribution follows from it. So nothing is decoded.
+
+    :param most: Largest number of entries; if there are more, they are drawn at random.
+    """
+    for memory in memories:
+        memory.store.check_model(model)
+    owners, entries = _draw_entries(memories, most, seed)
+    parts: list[_Columns] = []
+    progress.start("retrieve", len(entries), "entries")
+    for start in range(0, len(entries), _ENTRIES_AT_ONCE):
+        some = slice(start, start + _ENTRIES_AT_ONCE)
+        parts.append(_entry_columns(model, memories, owners[some], entries[some], k))
+        progress.advance(len(entries[some]))
+    progress.finish()
+
+    def read_queries(rows: torch.Tensor) -> torch.Tensor:
+        wanted = rows.numpy()
+        return read_keys(memories, owners[wanted], entries[wanted], _CPU)
+
+    return _as_cache(model, memories, _join(parts), read_queries)
+
+
+def _draw_entries(
+    memories: Sequence[Memory], most: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # the memory of each entry, and its row there
+    ends = np.cumsum([memory.store.entries for memory in memories])
+    total = int(ends[-1])
+    drawn = np.random.default_rng(seed).choice(total, size=min(most, total), replace=False)
+    drawn.sort()  # rows next to each other are read from the same pages
+    owners = np.searchsorted(ends, drawn, side="right")
+    return owners, drawn - np.concatenate([[0], ends])[owners]
+
+
+def _entry_columns(
+    model: Model, memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], k: int
+) -> _Columns:
+    queries = read_keys(memories, owners, entries, _CPU)
+    gold, sentences = np.empty(len(entries), np.int64), np.empty(len(entries), np.int64)
+    for number, memory in enumerate(memories):
+        own = owners == number
+        gold[own], sentences[own] = memory.store.values[entries[own]], memory.store.sentence[entries[own]]
+    found = find_neighbors(memories, queries, k + 1)
+    itself = (found.entries == entries[:, None]) & (found.memories == owners[:, None])
+    others = torch.from_numpy(other_neighbors(itself))
+    columns = {name: column[others].reshape(-1, k) for name, column in _neighbor_columns(found).items()}
+    columns |= {"sentences": torch.from_numpy(sentences), "gold": torch.from_numpy(gold)}
+    return columns | _model_columns(model, queries, columns["gold"], columns["values"])
+
+
+def _neighbor_columns(found: Retrieval) -> _Columns:
+    near = found.neighbors
+    columns = {"distances": near.distances.cpu(), "values": near.values.cpu()}
+    if near.log_weights is not None:
+        columns["log_weights"] = near.log_weights.cpu()
+    return columns | {"owners": torch.from_numpy(found.memories), "entries": torch.from_numpy(found.entries)}
+
+
+@torch.inference_mode()
+def _model_columns(model: Model, queries: torch.Tensor, gold: torch.Tensor, values: torch.Tensor) -> _Columns:
+    """Return the columns of a cache that come from the model's distribution."""
+    rows = max(1, _LOGITS_AT_ONCE // model.vocabulary_size)
+    parts = []
+    for keys, *wanted in zip(*(column.split(rows) for column in (queries, gold[:, None], values)), strict=True):
+        log_p = model.project(keys).log_softmax(-1).clamp(min=LOWEST_LOG_P)
+        tokens = torch.cat(wanted, dim=1).clamp(min=0).to(log_p.device)
+        parts.append(torch.cat([log_p.gather(1, tokens), log_p.sum(1, keepdim=True)], dim=1).cpu())
+    numbers = torch.cat(parts)
+    return {"log_p_gold": numbers[:, 0], "log_p_values": numbers[:, 1:-1], "log_p_sum": numbers[:, -1]}
+
+
+def _join(parts: Sequence[_Columns]) -> _Columns:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _as_cache(
+    model: Model, memories: Sequence[Memory], columns: _Columns, read_queries: TokenKeys | None
+) -> TokenCache:
+    owners, entries = columns.pop("owners").numpy(), columns.pop("entries").numpy()
+    return TokenCache(
+        log_weights=columns.pop("log_weights", None),
+        vocabulary_size=model.vocabulary_size,
+        read_queries=read_queries,
+        read_keys=lambda rows: read_keys(memories, owners[rows.numpy()], entries[rows.numpy()], _CPU),
+        **columns,
+    )

@@ -1,0 +1,291 @@
+"""Measuring the knowledge margin of every entry of a store: ``lacuna margin``.
+
+Runs the tasks of the approximate or the exact method, and resumes after an interruption. Knows nothing of pruning.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lacuna.datastore import Store
+from lacuna.datastore.inspection import margin_histogram
+from lacuna.errors import StoreError
+from lacuna.index.distances import CenteredVectors
+from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
+from lacuna.margin.exact import PASSES, BlockComparison, Found, Questions
+from lacuna.margin.screening import find_rotation
+from lacuna.margin.storage import (
+    FOLDER,
+    MAX_MARGIN,
+    UNFINISHED,
+    Agreement,
+    Approximate,
+    Arrays,
+    MarginManifest,
+    Margins,
+    SavedState,
+    check_max_margin,
+    read_margins,
+    run_tasks,
+    write_margins,
+)
+from lacuna.progress import SILENT, Progress
+
+# Lists that the exact method compares before the passes over all entries: more would cost more than they save.
+NEARBY = Approximate(nprobe=8)
+
+# Smaller stores get one list, so that all pairs are compared.
+_UNDIVIDED = 4096
+_DECISIONS = (4, 8, 16, 32)
+
+# Increase it when saved states of earlier versions become invalid.
+_STATE_VERSION = 2
+_STATE, _LISTS = "state", "lists"
+_T = TypeVar("_T", Nearby, Questions, Found, KeyLists)
+
+
+@dataclass(frozen=True, slots=True)
+class MarginReport:
+    """The result of a measurement.
+
+    :param margins: The margins, up to ``margins.manifest.max_margin``.
+    :param max_margin: The requested bound; that of the margins may be larger.
+    :param histogram: Number of known and unknown entries by margin; each bin is named by its smallest margin.
+    :param measured: False if suitable margins existed already.
+    """
+
+    margins: Margins
+    max_margin: int
+    histogram: dict[str, dict[str, int]]
+    measured: bool
+    seconds: float
+
+    @property
+    def path(self) -> Path:
+        """The folder of the margins."""
+        return self.margins.path
+
+    @property
+    def manifest(self) -> MarginManifest:
+        """The manifest of the margins."""
+        return self.margins.manifest
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the content as JSON-ready values."""
+        content = self.manifest.model_dump(mode="json", by_alias=True)
+        data = content.pop("data")
+        return {
+            "into": str(self.path),
+            **content,
+            "max_margin": self.max_margin,
+            "xxh3": data["xxh3"],
+            "margin_histogram": self.histogram,
+            "measured": self.measured,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def measure_margin(
+    store: Store,
+    max_margin: int = MAX_MARGIN,
+    *,
+    approximate: Approximate | None = None,
+    progress: Progress = SILENT,
+) -> MarginReport:
+    """Measure the margins of a store and write them into its folder.
+
+    After an interruption the same call resumes, and the result has the same bytes. Suitable margins that exist already
+    are kept: exact ones, or approximate ones with the same settings, and with the same or a larger ``max_margin``.
+
+    :param max_margin: Larger margins count as this. PLAC needs no more than the largest ``min_margin``; small bounds
+        are faster.
+    :param approximate: Settings of approximate margins; by default, margins are exact.
+    """
+    check_max_margin(max_margin)
+    started = time.monotonic()
+    margins = _suitable(store, max_margin, approximate)
+    measured = margins is None
+    if margins is None:
+        state = _saved_state(store, max_margin, approximate)
+        values, agreement = _measure(store, max_margin, approximate, state, progress)
+        margins = write_margins(store, values, max_margin, approximate, agreement)
+        state.remove()
+    histogram = margin_histogram(margins.capped(max_margin), store.known)
+    return MarginReport(margins, max_margin, histogram, measured, time.monotonic() - started)
+
+
+def _suitable(store: Store, max_margin: int, approximate: Approximate | None) -> Margins | None:
+    try:
+        margins = read_margins(store)
+    except StoreError:
+        return None
+    manifest = margins.manifest
+    same = manifest.method == "exact" or manifest.approximate == approximate
+    return margins if same and manifest.max_margin >= max_margin else None
+
+
+def _saved_state(store: Store, max_margin: int, approximate: Approximate | None) -> SavedState:
+    settings = None if approximate is None else asdict(approximate)
+    identity = {
+        "version": _STATE_VERSION,
+        "store": store.fingerprint,
+        "max_margin": max_margin,
+        "approximate": settings,
+    }
+    return SavedState(store.path / FOLDER / UNFINISHED, json.dumps(identity, sort_keys=True))
+
+
+def _measure(
+    store: Store, max_margin: int, approximate: Approximate | None, state: SavedState, progress: Progress
+) -> tuple[NDArray[np.uint16], Agreement | None]:
+    known = int(np.count_nonzero(store.known))
+    if known == store.entries:  # all other entries count
+        return np.full(store.entries, min(max_margin, max(0, known - 1)), np.uint16), None
+    if approximate is None:
+        return _Measurement(store, max_margin, NEARBY, state, progress).exact(), None
+    return _Measurement(store, max_margin, approximate, state, progress).approximate()
+
+
+class _Measurement:
+    """Measures one store that has unknown entries.
+
+    :param settings: Settings of the comparison with near lists, which both methods start with.
+    """
+
+    def __init__(
+        self, store: Store, max_margin: int, settings: Approximate, state: SavedState, progress: Progress
+    ) -> None:
+        self._store, self._max_margin, self._settings = store, max_margin, settings
+        self._state, self._progress = state, progress
+        self._keys = CenteredVectors(store.keys, store.mean)
+
+    def approximate(self) -> tuple[NDArray[np.uint16], Agreement]:
+        """Return approximate margins, and their agreement with exact ones."""
+        nearby = self._compare_lists(self._state.load(_STATE))
+        margin = nearby.margin(self._max_margin)
+        return margin, self._agreement(margin, Questions.after(nearby, self._max_margin))
+
+    def exact(self) -> NDArray[np.uint16]:
+        """Return exact margins."""
+        saved = self._state.load(_STATE)
+        if saved is not None and int(saved["stage"]) > 0:
+            number, done = int(saved["stage"]) - 1, int(saved["done"])
+            return self._answer(_from(Questions, saved), number, _from(Found, saved), done)
+        nearby = self._compare_lists(saved)
+        if self._settings.nprobe >= len(self._lists):  # all pairs have been compared
+            return nearby.margin(self._max_margin)
+        return self._answer(Questions.after(nearby, self._max_margin))
+
+    @cached_property
+    def _rotation(self) -> torch.Tensor:
+        return find_rotation(self._keys, self._store.entries, np.random.default_rng(self._settings.seed))
+
+    @cached_property
+    def _lists(self) -> KeyLists:
+        saved = self._state.load(_LISTS)
+        if saved is None:
+            entries, wanted = self._store.entries, self._settings.lists
+            count = min(entries, wanted or (round(4 * entries**0.5) if entries > _UNDIVIDED else 1))
+            lists = make_lists(self._keys, entries, self._rotation, count, self._settings.seed, self._progress)
+            saved = _arrays(lists)
+            self._state.save(_LISTS, saved)
+        return _from(KeyLists, saved)
+
+    def _compare_lists(self, saved: Arrays | None) -> Nearby:
+        store, lists = self._store, self._lists
+        nearby, done = (Nearby.empty(store.entries), 0) if saved is None else (_from(Nearby, saved), int(saved["done"]))
+        comparison = ListComparison(store.keys, store.mean, store.known, lists, self._settings.nprobe, self._max_margin)
+
+        def add(number: int, part: Nearby) -> None:
+            nearby.put(lists.members(number), part)
+
+        def advance(number: int) -> None:
+            self._progress.advance(len(lists.members(number)))
+
+        self._progress.start("comparing near lists", store.entries, "entries")
+        self._progress.advance(sum(len(lists.members(number)) for number in range(done)))
+        run_tasks(range(done, len(lists)), comparison.run, add, self._saver(0, nearby), advance)
+        self._progress.finish()
+        return nearby
+
+    def _answer(
+        self, questions: Questions, number: int = 0, found: Found | None = None, done: int = 0, saving: bool = True
+    ) -> NDArray[np.uint16]:
+        """Run passes until no question is open, and return the margins.
+
+        :param number: Number of the first pass.
+        :param found: The result of its first ``done`` tasks.
+        """
+        while questions.open:
+            wanted = questions.wanted(self._store.known, number)
+            found = found or Found.empty(self._store.entries)
+            if wanted.unknown.any() or wanted.known.any():
+                store = self._store
+                comparison = BlockComparison(store.keys, store.mean, store.known, wanted, self._rotation)
+                save = self._saver(number + 1, questions, found) if saving else _save_nothing
+                self._run_pass(PASSES[number % len(PASSES)], comparison, found, done, save)
+            questions = questions.answered(wanted, found, self._max_margin)
+            number, found, done = number + 1, None, 0
+        return questions.margin
+
+    def _run_pass(
+        self, name: str, comparison: BlockComparison, found: Found, done: int, save: Callable[[int], None]
+    ) -> None:
+        self._progress.start(f"comparing {name}", len(comparison), "blocks")
+        self._progress.advance(done)
+        run_tasks(
+            range(done, len(comparison)),
+            comparison.run,
+            lambda _, part: found.add(part),
+            save,
+            lambda _: self._progress.advance(1),
+        )
+        self._progress.finish()
+
+    def _saver(self, stage: int, *tables: Nearby | Questions | Found) -> Callable[[int], None]:
+        """Return a function that saves tables: stage 0 compares lists, stage ``n`` is pass ``n - 1``."""
+
+        def save(done: int) -> None:
+            arrays: Arrays = {"stage": np.array(stage), "done": np.array(done)}
+            for table in tables:
+                arrays |= _arrays(table)
+            self._state.save(_STATE, arrays)
+
+        return save
+
+    def _agreement(self, margin: NDArray[np.uint16], questions: Questions) -> Agreement:
+        """Compare approximate margins with exact ones on a sample."""
+        known, entries = self._store.known, self._store.entries
+        rng = np.random.default_rng(self._settings.seed)
+        sample = rng.choice(entries, size=min(entries, self._settings.sample), replace=False)
+        exact = self._answer(questions.only(sample), saving=False)[sample]
+        found, known = margin[sample], known[sample]
+        same = {str(least): (found >= least) == (exact >= least) for least in _DECISIONS}
+        return Agreement(
+            entries=len(sample),
+            known=int(np.count_nonzero(known)),
+            equal=float(np.mean(found == exact)),
+            decisions={least: float(np.mean(which[known])) if known.any() else 1.0 for least, which in same.items()},
+        )
+
+
+def _save_nothing(done: int) -> None:
+    """Do not save a comparison that takes seconds only."""
+
+
+def _arrays(table: Nearby | Questions | Found | KeyLists) -> Arrays:
+    return {field.name: getattr(table, field.name) for field in fields(table)}
+
+
+def _from(table: type[_T], arrays: Arrays) -> _T:
+    return table(**{field.name: arrays[field.name] for field in fields(table)})

@@ -1,0 +1,251 @@
+"""Margins on disk: ``STORE/margin/margin.npy``, its manifest, and the state of an unfinished measurement.
+
+The manifest contains no time and no host name, so equal margins have equal bytes. Knows nothing of how margins are
+measured.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from lacuna.datastore import Store
+from lacuna.datastore.building import writing
+from lacuna.datastore.columns import record_of
+from lacuna.datastore.manifest import FileRecord
+from lacuna.errors import SettingError, StoreError
+from lacuna.files import atomic_path
+from lacuna.manifests import Record, read_manifest, write_sealed
+
+FORMAT = 1
+FOLDER = "margin"
+MANIFEST = "manifest.json"
+MARGINS = "margin.npy"
+UNFINISHED = "unfinished"
+
+MAX_MARGIN = 2048
+_LARGEST = int(np.iinfo(np.uint16).max)
+
+
+@dataclass(frozen=True)
+class Approximate:
+    """Settings of approximate margins.
+
+    :param nprobe: Number of lists that each list is compared with, including itself.
+    :param lists: Number of lists; by default four times the square root of the number of entries.
+    :param seed: Seed of the lists, and of the sample that is compared with exact margins.
+    :param sample: Number of entries in this sample.
+    """
+
+    nprobe: Annotated[int, Field(alias="probes")] = 32
+    lists: int | None = None
+    seed: int = 1
+    sample: int = 2000
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("nprobe", self.nprobe, 1),
+            ("lists", self.lists, 1),
+            ("seed", self.seed, 0),
+            ("sample", self.sample, 1),
+        ):
+            if value is not None and value < least:
+                raise SettingError(f"{name}: got {value}; allowed: {least} or more")
+
+
+class Agreement(Record):
+    """Comparison of approximate with exact margins on a random sample.
+
+    :param entries: Number of entries in the sample.
+    :param known: Number of known entries among them.
+    :param equal: Share of the entries with equal margins.
+    :param decisions: For each ``min_margin``, the share of the known entries about which PLAC decides the same with
+        both margins.
+    """
+
+    entries: int
+    known: int
+    equal: float
+    decisions: dict[str, float]
+
+
+class MarginManifest(Record):
+    """Measured margins.
+
+    :param store: The store's :attr:`~lacuna.datastore.store.Store.fingerprint`.
+    :param max_margin: Larger margins are written as this.
+    :param approximate: The settings, if the margins are approximate.
+    :param agreement: For approximate margins.
+    """
+
+    format: int = FORMAT
+    kind: Literal["margins"] = "margins"
+    store: str
+    entries: int = Field(ge=0)
+    max_margin: int = Field(ge=1, le=_LARGEST)
+    method: Literal["exact", "approximate"]
+    approximate: Approximate | None = None
+    agreement: Agreement | None = None
+    data: FileRecord
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """The knowledge margin of each entry of a store.
+
+    :param path: The folder of the margins.
+    :param values: ``(entries,)``, at most ``manifest.max_margin``.
+    """
+
+    path: Path
+    manifest: MarginManifest
+    values: NDArray[np.uint16]
+
+    def capped(self, max_margin: int) -> NDArray[np.uint16]:
+        """Return the margins that a measurement with a smaller ``max_margin`` would give."""
+        if not 1 <= max_margin <= self.manifest.max_margin:
+            raise StoreError(
+                f"{self.path}: measured up to {self.manifest.max_margin}, but {max_margin} is needed; "
+                f"measure again with: lacuna margin {self.path.parent} --max-margin {max_margin}"
+            )
+        return np.minimum(self.values, np.uint16(max_margin))
+
+
+def check_max_margin(max_margin: int) -> None:
+    """Check the range of ``max_margin``."""
+    if not 1 <= max_margin <= _LARGEST:
+        raise SettingError(f"max_margin: got {max_margin}; allowed: 1 to {_LARGEST:,}")
+
+
+def write_margins(
+    store: Store,
+    values: NDArray[np.uint16],
+    max_margin: int,
+    approximate: Approximate | None = None,
+    agreement: Agreement | None = None,
+) -> Margins:
+    """Write margins and replace earlier ones; the manifest is written last."""
+    folder = store.path / FOLDER
+    with writing(folder):
+        (folder / MANIFEST).unlink(missing_ok=True)  # it does not describe the new file
+        with atomic_path(folder / MARGINS) as temporary, temporary.open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+        manifest = MarginManifest(
+            store=store.fingerprint,
+            entries=store.entries,
+            max_margin=max_margin,
+            method="exact" if approximate is None else "approximate",
+            approximate=approximate,
+            agreement=agreement,
+            data=record_of(folder / MARGINS),
+        )
+        write_sealed(folder / MANIFEST, manifest)
+    return Margins(folder, manifest, values)
+
+
+def read_margins(store: Store) -> Margins:
+    """Read the margins of a store.
+
+    :raises StoreError: They have not been measured, belong to another state of the store, or are damaged.
+    """
+    folder = store.path / FOLDER
+    again = f"lacuna margin {store.path}"
+    manifest = read_manifest(
+        folder / MANIFEST,
+        MarginManifest,
+        StoreError,
+        missing=f"{store.path}: has no margins; measure them first with: {again}",
+        again=f"measure the margins again with: {again}",
+    )
+    if manifest.store != store.fingerprint or manifest.entries != store.entries:
+        raise StoreError(
+            f"{folder}: the margins are of another store, or the store has changed since "
+            f"({manifest.entries:,} margins, {store.entries:,} entries); measure them again with: {again}"
+        )
+    path = folder / MARGINS
+    try:
+        found = record_of(path)
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again with: {again}") from error
+    if found != manifest.data or values.dtype != np.uint16 or values.shape != (store.entries,):
+        raise StoreError(
+            f"{path}: changed or damaged, it does not match its manifest; measure the margins again with: {again}"
+        )
+    return Margins(folder, manifest, values)
+
+
+SECONDS_BETWEEN_SAVES = 20.0
+
+Arrays = dict[str, NDArray[Any]]
+_Result = TypeVar("_Result")
+
+
+class SavedState:
+    """Arrays of an unfinished measurement, by name. A state of another store or of other settings is deleted.
+
+    :param folder: Created when the first arrays are saved.
+    :param identity: The store, the settings and the version of the method.
+    """
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        self._folder, self._identity = folder, identity
+        if any(self.load(path.stem) is None for path in folder.glob("*.npz")):
+            self.remove()
+
+    def load(self, name: str) -> Arrays | None:
+        """Return the arrays that were saved last under a name, or None."""
+        path = self._folder / f"{name}.npz"
+        if not path.is_file():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as content:
+                arrays = {key: content[key] for key in content.files}
+        except (OSError, ValueError, BadZipFile):
+            return None
+        return arrays if str(arrays.pop("identity", "")) == self._identity else None
+
+    def save(self, name: str, arrays: Arrays) -> None:
+        """Save arrays and replace earlier ones of the same name."""
+        with (
+            writing(self._folder),
+            atomic_path(self._folder / f"{name}.npz") as temporary,
+            temporary.open("wb") as file,
+        ):
+            np.savez(file, allow_pickle=False, identity=np.array(self._identity), **arrays)
+
+    def remove(self) -> None:
+        """Delete the folder."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def run_tasks(
+    tasks: range,
+    run: Callable[[int], _Result],
+    add: Callable[[int, _Result], None],
+    save: Callable[[int], None],
+    advance: Callable[[int], None],
+) -> None:
+    """Run tasks in order, and save the state every :data:`SECONDS_BETWEEN_SAVES` seconds.
+
+    :param run: Runs one task, without side effects.
+    :param add: Adds the result of a task to the state.
+    :param save: Saves the state after this many tasks.
+    :param advance: Is called with the number of each finished task.
+    """
+    saved = time.monotonic()
+    for number in tasks:
+        add(number, run(number))
+        if time.monotonic() - saved >= SECONDS_BETWEEN_SAVES:
+            save(number + 1)
+            saved = time.monotonic()
+        advance(number)

@@ -1,0 +1,247 @@
+"""A whole experiment on a tiny model: tables, claims, cached steps, and the steps that a change repeats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from lacuna.analysis.tables import Table, read_table
+from lacuna.cli.reproduce import reproduce as verb
+from lacuna.datastore import open_store
+from lacuna.errors import CorpusError
+from lacuna.index.manifest import read_manifest
+from lacuna.margin import read_margins
+from lacuna.models import Model, load_model
+from lacuna.pruning import PRUNERS, make_pruner
+from lacuna.records import Languages
+from lacuna.reports import write_report
+from lacuna.reproduction import Experiment, Reproduction, reproduce, systems
+from lacuna.reproduction.experiment import read_sentences
+from lacuna.reproduction.step_cache import StepCache
+from lacuna.reproduction.systems import ExperimentSteps, System
+from made_up import make_pairs, write_pairs
+from unit.models.tiny_models import Zoo
+
+NAMES = [
+    "data",
+    "statistics",
+    "margins",
+    "accuracy",
+    "corpus-cases",
+    "settings",
+    "main",
+    "seeds",
+    "curve",
+    "reverse",
+    "variants",
+]
+NAMES += ["k", "index-sizes"]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """The smallest possible experiment, over made-up sentences."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("experiment")
+    model = Zoo(folder).model("marian")
+    (folder / "data").mkdir()
+    for seed, (part, count) in enumerate({"train": 40, "dev": 8, "test": 4}.items()):
+        write_pairs(folder / "data" / f"{part}.tsv", make_pairs(count, seed=seed))
+    return {
+        "folder": folder,
+        "title": "Made up",
+        "languages": "de-en",
+        "model": model.name,
+        "paper": "opus-law",
+        "corpus": {"train": "train", "dev": "dev", "test": "test.tsv", "clean": False},
+        "limits": {"curve": 4},
+        "margin": {"max_margin": 8},
+        "pruning": {"min_margin": 1, "ratio": 0.2, "min_margins": [1], "ratios": [0.1]},
+        "adaptive": {"k": 2, "temperature": 10, "ks": [2, 4]},
+        "finetune": {"methods": []},
+        "seeds": [1, 2],
+    }
+
+
+def run(settings: dict[str, object], **changed: object) -> Reproduction:
+    content = {name: value for name, value in settings.items() if name != "folder"} | changed
+    folder = Path(str(settings["folder"]))
+    return reproduce(Experiment.model_validate(content), folder / "out", data=folder / "data")
+
+
+def make_steps(settings: dict[str, object], into: Path, **changed: object) -> ExperimentSteps:
+    content = {name: value for name, value in settings.items() if name != "folder"} | changed
+    experiment = Experiment.model_validate(content)
+    sentences = read_sentences(experiment, Path(str(settings["folder"])) / "data", into)
+    model = load_model(experiment.model, languages=Languages.parse("de-en"))
+    return ExperimentSteps(experiment, model, sentences, StepCache(into / "steps"))
+
+
+@pytest.fixture(scope="module")
+def outcome(settings: dict[str, object]) -> Reproduction:
+    return run(settings)
+
+
+def table(outcome: Reproduction, name: str) -> Table:
+    return next(each for each in outcome.tables if each.name == name)
+
+
+def test_all_tables_are_written(outcome: Reproduction) -> None:
+    assert [each.name for each in outcome.tables if each.name != "neighbor-case"] == NAMES
+    for each in outcome.tables:
+        for suffix in ("csv", "tex"):
+            assert (outcome.into / "tables" / f"{each.name}.{suffix}").stat().st_size > 0
+        assert read_table(outcome.into / "tables" / f"{each.name}.json") == each
+    content = json.loads((outcome.into / "experiment.json").read_text())
+    assert content["tables"] == [each.name for each in outcome.tables]
+    assert content["seconds"] == outcome.seconds > 0
+    assert len(content["hashes"]["model"]) == 64
+
+
+def test_the_report_takes_it(outcome: Reproduction) -> None:
+    report = write_report(outcome.into)
+    page = report.page.read_text(encoding="utf-8")
+    for each in outcome.tables:
+        assert each.title in page
+    assert len(report.figures) == 2 * sum(each.plot is not None for each in outcome.tables)
+
+
+def test_all_methods_drop_the_same_share(outcome: Reproduction, settings: dict[str, object]) -> None:
+    [path] = outcome.into.glob("steps/store-*/store")
+    store = open_store(path)
+    margins = read_margins(store).values
+    possible = int((store.known & (margins >= 1)).sum())
+    wanted = min(round(0.2 * store.entries), possible)
+    entries = {row[0]: row[2] for row in table(outcome, "main").rows}
+    for name in ("Random", "Known", "PLAC", "Reverse"):
+        assert entries[name] == store.entries - wanted
+    assert entries["All known"] == store.entries - int(store.known.sum())
+    assert entries["Adaptive, whole memory"] == store.entries
+    assert entries["Base"] is None
+
+
+def test_one_system_has_one_score_everywhere(outcome: Reproduction) -> None:
+    main = {row[0]: row[3] for row in table(outcome, "main").rows}
+    seeds = {row[0]: row[1:3] for row in table(outcome, "seeds").rows}
+    assert {name: seeds[name][0] for name in seeds} == {name: main[name] for name in seeds}
+    adaptive = table(outcome, "variants").rows[-1]
+    by_k = {row[0]: row[1:3] for row in table(outcome, "k").rows}
+    assert adaptive[1:3] == by_k[2] == (main["Adaptive, whole memory"], main["PLAC"])
+    assert adaptive[3:] == (63.53, 63.22)
+
+
+def test_verdicts_agree_with_the_tables(outcome: Reproduction) -> None:
+    means = {row[0]: row[3] for row in table(outcome, "seeds").rows}
+    for claim in outcome.claims:
+        for name in ("Random", "Cluster", "Merge", "Known"):
+            if claim.claim == f"PLAC beats {name.lower()} pruning at equal ratio":
+                if claim.verdict == "holds":
+                    assert means["PLAC"] > means[name]
+                if claim.verdict == "does not hold":
+                    assert means["PLAC"] < means[name]
+    assert len(outcome.claims) == 7
+    if outcome.claims[-1].verdict == "holds":
+        assert min(means, key=lambda name: means[name]) == "Reverse"
+
+
+def test_again_does_nothing_and_a_change_repeats_a_part(outcome: Reproduction, settings: dict[str, object]) -> None:
+    assert run(settings).made == []
+    again = run(settings, adaptive={"k": 2, "temperature": 10, "ks": [2]})
+    assert again.made == ["score"]  # of the table by k alone
+    other = run(settings, seeds=[1, 3])
+    assert set(other.made) <= {
+        "score",
+        "compare",
+        "translate",
+        "fit-adaptive",
+        *(step.name for step in other.steps if "prune" in step.name),
+    }
+    assert other.made
+
+
+def test_the_memories_come_opened(outcome: Reproduction) -> None:
+    entries = {row[0]: row[2] for row in table(outcome, "main").rows}
+    assert outcome.memories["whole"].store.entries == entries["Adaptive, whole memory"]
+    assert outcome.memories["plac"].index.size == entries["PLAC"]
+
+
+def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: Path) -> None:
+    folder = Path(str(settings["folder"]))
+    path = tmp_path / "made-up.yaml"
+    path.write_text(yaml.safe_dump({name: value for name, value in settings.items() if name != "folder"}))
+    app = typer.Typer()
+    app.command()(verb)
+    words = [str(path), "--into", str(folder / "out"), "--data", str(folder / "data")]
+    shown = CliRunner().invoke(app, words)
+    assert shown.exit_code == 0, shown.output
+    assert "0 of" in shown.stdout
+    content = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert content["made"] == 0
+    assert len(content["findings"]) == 7
+
+
+def test_data_that_is_not_there(settings: dict[str, object], tmp_path: Path) -> None:
+    content = {name: value for name, value in settings.items() if name != "folder"}
+    with pytest.raises(CorpusError, match="--data"):
+        reproduce(Experiment.model_validate(content), tmp_path / "out", data=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_memory_has_the_index_that_is_asked_for(settings: dict[str, object], tmp_path: Path) -> None:
+    keys = []
+    for kind in ("auto", "Flat", "auto"):
+        steps = make_steps(settings, tmp_path, index=kind)
+        memory = steps.whole_memory()
+        assert read_manifest(memory.store).asked == kind
+        keys.append(memory.key)
+    assert steps.cache.made == []
+    assert keys[0] == keys[2] != keys[1]
+
+
+@pytest.mark.parametrize("method", PRUNERS)
+def test_changed_margin_settings_prune_again_where_margins_decide(
+    method: str, settings: dict[str, object], tmp_path: Path
+) -> None:
+    keys = {}
+    for name, margin in (
+        ("exact", {"max_margin": 8}),
+        ("approximate", {"max_margin": 8, "approximate": True}),
+        ("capped", {"max_margin": 4}),
+        ("again", {"max_margin": 8}),
+    ):
+        steps = make_steps(settings, tmp_path, margin=margin)
+        whole = steps.whole_memory()
+        pruner = make_pruner(method, **({"min_margin": 1} if method in ("plac", "reverse") else {}))
+        keys[name] = steps.prune(whole, pruner, None if method == "all_known" else 0.1, 1).key
+    assert keys["exact"] == keys["again"]
+    changed = {keys["approximate"] != keys["exact"], keys["capped"] != keys["exact"]}
+    assert changed == {method in ("plac", "reverse")}  # the two methods of the paper that look at margins
+
+
+def test_a_fine_tuned_model_is_loaded_on_the_device_of_the_model(
+    settings: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = make_steps(settings, tmp_path)
+    loaded: list[tuple[Path, str]] = []
+
+    def fake_load(path: Path, *, device: str = "auto", languages: Languages | None = None) -> Model:
+        loaded.append((path, device))
+        return load_model(steps.experiment.model, languages=languages)
+
+    class NoReport:
+        def as_json(self) -> dict[str, object]:
+            return {}
+
+    monkeypatch.setattr(systems, "load_model", fake_load)
+    monkeypatch.setattr(systems, "finetune_model", lambda *arguments, **rest: NoReport())
+    finetuned = steps.finetune("full")
+    object.__setattr__(steps.model, "device", torch.device("meta"))  # no machine has two devices for certain
+    texts = steps.translate("finetuned, full", System(model=finetuned.key), steps.sentences["test"])
+    assert len(texts) == 4
+    assert loaded == [(finetuned.folder / "model", "meta")]
