@@ -150,8 +150,7 @@ def _choose_pairs(
 
 def encode_for(model: Model, pairs: Iterable[SentencePair], what: str, progress: Progress) -> PairSet:
     """Encode pairs with a model's own tokenizer."""
-    max_target = model.max_length - len(model.start_ids) + 1
-    return encode_pairs(pairs, model, model.max_length, max_target, np.int32, what, progress)
+    return encode_pairs(pairs, model, model.max_length, len(model.start_ids), np.int32, what, progress)
 
 
 def hold_out(pairs: PairSet, at_most: int, seed: int) -> tuple[PairSet, PairSet]:

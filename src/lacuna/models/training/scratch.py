@@ -194,9 +194,8 @@ def _prepare(
 def _encode(
     pairs: Iterable[SentencePair], vocabulary: Vocabulary, settings: TrainSettings, what: str, progress: Progress
 ) -> PairSet:
-    longest = settings.shape.max_positions
     dtype: type[np.integer[Any]] = np.uint16 if vocabulary.size <= 2**16 else np.int32
-    return encode_pairs(pairs, vocabulary, longest, longest, dtype, what, progress)
+    return encode_pairs(pairs, vocabulary, settings.shape.max_positions, 1, dtype, what, progress)
 
 
 def _encode_all(
