@@ -147,7 +147,8 @@ def encode_pairs(
         sources = encoder.encode_sources([pair.source for pair in chunk])
         targets = encoder.encode_targets([pair.target for pair in chunk])
         both = zip(sources, targets, strict=True)
-        sides = [side for pair in both if fits_positions(*map(len, pair), positions, start_tokens) for side in pair]
+        kept = [pair for pair in both if fits_positions(len(pair[0]), len(pair[1]), positions, start_tokens)]
+        sides = list(chain.from_iterable(kept))
         lengths.append(np.fromiter(map(len, sides), np.int64, len(sides)))
         ids.append(np.fromiter(chain.from_iterable(sides), dtype))
         names |= dict.fromkeys(Path(pair.origin.file).name for pair in chunk)
