@@ -264,7 +264,7 @@ def test_refuses_files_that_do_not_fit(marian: Path, tmp_path: Path) -> None:
         shutil.rmtree(copy)
         assert [path.name for path in tmp_path.iterdir()] == ["ct2"]
 
-    refused("nothing that can be imported", shared_vocabulary__json=None)
+    refused("cannot be imported; allowed are", shared_vocabulary__json=None)
     refused("is not a list of tokens", shared_vocabulary__json=b'{"a": 1}')
     refused("has a token twice", shared_vocabulary__json=b'["a", "a"]')
     refused("has no <unk>", shared_vocabulary__json=b'["a", "</s>"]')
