@@ -293,7 +293,5 @@ def test_a_model_that_predicts_something_else_than_was_written_down_is_refused(
     predictions[::10] += 1
     predictions.tofile(path)
     refused = run_refused(BOX.split(), tmp_path, monkeypatch, capfd)
-    assert (
-        f"mt_preds says something else than the model for {len(predictions[::10])} of {len(predictions)}"
-        in refused.line
-    )
+    counts = f"{len(predictions[::10])} of {len(predictions)}"
+    assert f"mt_preds differs from the predictions of the model for {counts}" in refused.line
