@@ -234,7 +234,7 @@ CASES = {
     "no place": Case("import box --model model", "--into"),
     "model that is not there": Case("import box --model ./none --into new", "does not exist"),
     "place in use": Case("import box --model model --into used", "not empty"),
-    "place inside the source": Case("import box --model model --into box/new", "lies inside box"),
+    "place inside the source": Case("import box --model model --into box/new", "is inside box"),
     "checkpoint of a store": Case(f"{BOX} --checkpoint a.pt", "--checkpoint is for models"),
     "key of no kind": Case(f"{BOX} --key ffn_out", "allowed are out and ffn_in"),
     "languages of another model": Case(f"{BOX} --languages fr-en", "from de, not fr"),
@@ -249,7 +249,7 @@ CASES = {
     "type of no kind": Case(BOX, "gives it the type 'complex64'", info(dtype="complex64")),
     "whole numbers as keys": Case(BOX, "keys must be floating", info(dtype="int64", shape=[20, 16])),
     "fewer keys than values": Case(BOX, "not one number for each of the 20 keys", info(shape=[20, 16])),
-    "keys cut off": Case(BOX, "it was cut off", cut("box/keys.npy")),
+    "keys cut off": Case(BOX, "it is truncated", cut("box/keys.npy")),
     "values missing": Case(BOX, "box/vals.npy: missing", without("box/vals.npy")),
     "value out of the vocabulary": Case(BOX, "entry 7 has the value 4000", put("box/vals.npy", 7, 4000)),
     "negative value": Case(BOX, "entry 9 has the value -100", put("box/vals.npy", 9, -100)),
@@ -262,13 +262,13 @@ CASES = {
     "nothing but empty rows": Case(ADAPTIVE, "keys are zero", all_empty),
     "values of other keys": Case(ADAPTIVE, "not more than by chance", values_of_other_keys),
 
-    "keys cut off here": Case(DSTORE, "it was cut off", cut("dstore/*_keys.npy")),
-    "values cut off": Case(DSTORE, "it was cut off", cut("dstore/*_vals.npy")),
+    "keys cut off here": Case(DSTORE, "it is truncated", cut("dstore/*_keys.npy")),
+    "values cut off": Case(DSTORE, "it is truncated", cut("dstore/*_vals.npy")),
     "two stores in a folder": Case(DSTORE, "there must be one", second_dstore),
     "keys of the other kind": Case(f"{DSTORE} --key out", "they look like ffn_in"),
     "keys said to be of the other kind": Case(f"{BOX} --key ffn_in", "they look like out"),
-    "another model": Case("import adaptive --model other --into new", "name the model they come from"),
-    "model that normalizes first": Case("import dstore --model t5 --into new", "build the store anew"),
+    "another model": Case("import adaptive --model other --into new", "name the model that computed them"),
+    "model that normalizes first": Case("import dstore --model t5 --into new", "build the store again"),
 }  # fmt: skip
 
 

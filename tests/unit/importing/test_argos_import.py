@@ -111,7 +111,7 @@ def test_refuses_other_packages(package: Path, tmp_path: Path) -> None:
     bpe = pack(package, tmp_path / "bpe.argosmodel", **{"bpe.model": b"#version: 0.2\n"})
     refused(bpe, tmp_path, "Moses and BPE")
     prefixed = json.dumps(METADATA | {"target_prefix": "__en__"}).encode()
-    refused(pack(package, tmp_path / "m.argosmodel", **{"metadata.json": prefixed}), tmp_path, "wants __en__")
+    refused(pack(package, tmp_path / "m.argosmodel", **{"metadata.json": prefixed}), tmp_path, "needs __en__")
     refused(pack(package, tmp_path / "n.argosmodel", **{"metadata.json": b"{}"}), tmp_path, "no from_code")
     good = pack(package, tmp_path / "de_en.argosmodel")
     refused(good, tmp_path, "translates de-en, not en-de", Languages("en", "de"))
@@ -128,7 +128,7 @@ def test_refuses_names_that_lead_outside(package: Path, tmp_path: Path, name: st
     path = pack(package, tmp_path / "slip.argosmodel")
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(name, b"evil")
-    refused(path, tmp_path, "outside of itself")
+    refused(path, tmp_path, "outside of its folder")
 
 
 def test_refuses_what_is_too_large_twice_or_damaged(
@@ -144,7 +144,7 @@ def test_refuses_what_is_too_large_twice_or_damaged(
     refused(path, tmp_path, "cannot be unpacked")
     path.write_bytes(whole)
     monkeypatch.setattr("lacuna.models.importing.ctranslate2._MOST_BYTES", 1000)
-    refused(path, tmp_path, "1,000 is the most")
+    refused(path, tmp_path, "at most 1,000 are accepted")
     monkeypatch.undo()
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("other/model/model.bin", b"")

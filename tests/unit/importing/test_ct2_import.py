@@ -264,14 +264,14 @@ def test_refuses_files_that_do_not_fit(marian: Path, tmp_path: Path) -> None:
         shutil.rmtree(copy)
         assert [path.name for path in tmp_path.iterdir()] == ["ct2"]
 
-    refused("nothing that can be imported", shared_vocabulary__json=None)
-    refused("is no list of tokens", shared_vocabulary__json=b'{"a": 1}')
+    refused("cannot be imported; allowed are", shared_vocabulary__json=None)
+    refused("is not a list of tokens", shared_vocabulary__json=b'{"a": 1}')
     refused("has a token twice", shared_vocabulary__json=b'["a", "a"]')
     refused("has no <unk>", shared_vocabulary__json=b'["a", "</s>"]')
     refused("68 source embeddings for 2 tokens", shared_vocabulary__json=b'["<unk>", "</s>"]')
     refused("cannot be read", config__json=b"{")
     refused("copy source.spm and target.spm", source__spm=None)
-    refused("is no sentencepiece model", target__spm=b"junk")
+    refused("is not a sentencepiece model", target__spm=b"junk")
     refused("ends in the middle", model__bin=(folder / "model.bin").read_bytes()[:-9])
     with pytest.raises(ModelError, match="no checkpoints"):
         import_model(folder, tmp_path / "back", checkpoint="model.pt")

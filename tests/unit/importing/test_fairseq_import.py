@@ -128,7 +128,7 @@ def test_report_and_choice_of_checkpoint(tmp_path: Path) -> None:
     assert recognize(folder) == recognize(folder / "model1.pt") == "fairseq"
     with pytest.raises(ModelError, match=r"has model1\.pt, model2\.pt; name the one"):
         import_model(folder, tmp_path / "out")
-    with pytest.raises(ModelError, match="does not say its languages"):
+    with pytest.raises(ModelError, match="does not name its languages"):
         import_model(folder / "model1.pt", tmp_path / "out")
     german = Languages("de", "en")
     report = import_model(folder, tmp_path / "out", checkpoint="model1.pt", languages=german).as_json()
@@ -186,7 +186,7 @@ def change(name: str, tensor: torch.Tensor | None) -> dict[str, torch.Tensor]:
         (change("decoder.output_projection.weight", None), {}, "no decoder.output_projection.weight"),
         (make_weights(SOURCE_SIZE + 1, TARGET_SIZE), {}, "13 tokens but dict.de.txt 12"),
         (make_weights(SOURCE_SIZE, TARGET_SIZE), {"encoder_attention_heads": None}, "encoder_attention_heads None"),
-        (make_weights(SOURCE_SIZE, TARGET_SIZE), {"encoder_attention_heads": 3}, "make no model"),
+        (make_weights(SOURCE_SIZE, TARGET_SIZE), {"encoder_attention_heads": 3}, "do not form a valid model"),
         (make_weights(SOURCE_SIZE, TARGET_SIZE), {"activation_fn": "maxout"}, "activation_fn maxout"),
         (make_weights(SOURCE_SIZE, TARGET_SIZE), {"arch": "lightconv"}, "lightconv"),
         (make_weights(SOURCE_SIZE, TARGET_SIZE), {"target_lang": "fr"}, "translates de-fr, not de-en"),
@@ -226,5 +226,5 @@ def test_refuses_a_folder_in_use_and_unknown_sources(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no BPE codes"):
         import_model(folder, tmp_path / "out")
     assert recognize(tmp_path) is None
-    with pytest.raises(ModelError, match="nothing that can be imported"):
+    with pytest.raises(ModelError, match="cannot be imported; allowed are"):
         import_model(tmp_path, tmp_path / "out")

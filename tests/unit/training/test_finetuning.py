@@ -20,7 +20,7 @@ from lacuna.errors import SettingError, TrainingError
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
 from lacuna.models.training import FinetuneReport, FinetuneSettings, LoraSettings, finetune_model
-from lacuna.models.training.loop import TrainingRun
+from lacuna.models.training.loop import TrainingLoop
 from lacuna.models.training.network import trained_weights
 from lacuna.progress import Silent
 from lacuna.records import Origin, SentencePair
@@ -185,11 +185,11 @@ def fake_dev(monkeypatch: pytest.MonkeyPatch, perplexities: list[float]) -> list
     """Let dev say these numbers, one at each look; return the trained weights as they were at each."""
     said, seen = iter(perplexities), []
 
-    def look(self: TrainingRun) -> float:
+    def look(self: TrainingLoop) -> float:
         seen.append({name: weight.detach().clone() for name, weight in trained_weights(self.recipe.module).items()})
         return next(said)
 
-    monkeypatch.setattr(TrainingRun, "dev_perplexity", look)
+    monkeypatch.setattr(TrainingLoop, "dev_perplexity", look)
     return seen
 
 

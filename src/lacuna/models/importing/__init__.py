@@ -1,6 +1,6 @@
-"""Importing models of other toolkits as Hugging Face folders, without these toolkits and without running their pickles.
+"""Import models of other toolkits as Hugging Face folders, without these toolkits and without running their pickles.
 
-What Lacuna's architectures cannot express is refused by name, and then nothing is written.
+A feature that no supported architecture has is refused by name, and nothing is written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ImportReport", "import_model", "recognize"]
 
 
 def recognize(source: Path) -> str | None:
-    """Tell what a file or folder is: ``fairseq``, ``ctranslate2``, ``argos``, or ``None`` for nothing we import."""
+    """Recognize a file or folder: ``fairseq``, ``ctranslate2``, ``argos``, or ``None`` if it cannot be imported."""
     if source.is_dir():
         if is_package_folder(source):
             return "argos"
@@ -43,17 +43,17 @@ def import_model(
     checkpoint: str | None = None,
     progress: Progress = SILENT,
 ) -> ImportReport:
-    """Turn a model of another toolkit into a Hugging Face folder that :func:`lacuna.load_model` takes.
+    """Convert a model of another toolkit into a Hugging Face folder for :func:`lacuna.load_model`.
 
     :param source: A folder of fairseq or CTranslate2, a fairseq checkpoint in its folder, or an Argos package.
     :param into: A new folder.
-    :param languages: The direction, where the source does not say it.
-    :param checkpoint: Which ``.pt`` file of a fairseq folder; needed where there are several and no ``model.pt``.
+    :param languages: The direction, if the source does not name it.
+    :param checkpoint: Name of the ``.pt`` file in a fairseq folder; required if there are several and no ``model.pt``.
     """
     kind = recognize(source)
     if kind is None:
         raise ModelError(
-            f"{source}: is nothing that can be imported; allowed are a fairseq folder (.pt, dict.*.txt, bpecodes), "
+            f"{source}: cannot be imported; allowed are a fairseq folder (.pt, dict.*.txt, bpecodes), "
             "a CTranslate2 folder (model.bin and vocabulary), and an Argos package (.argosmodel)"
         )
     if checkpoint is not None and (kind != "fairseq" or source.is_file()):

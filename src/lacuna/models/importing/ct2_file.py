@@ -1,6 +1,6 @@
-"""Reading CTranslate2's ``model.bin``: named arrays, some of them quantized, and aliases between them.
+"""Read CTranslate2's ``model.bin``: named arrays, some of them quantized, and aliases.
 
-Knows the bytes of the format (binary versions 4 to 6, all little-endian); nothing of what the arrays are for.
+Knows the binary format (versions 4 to 6, little-endian); nothing of what the arrays are for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERSIONS = range(4, 7)
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """The arrays of a model, mapped from the file.
+    """Arrays of a model, mapped from the file.
 
     :param spec: The architecture's name.
     :param revision: The version of the architecture's names.
@@ -37,7 +37,7 @@ class ModelFile:
     variables: dict[str, NDArray[Any]]
 
     def values(self, name: str) -> NDArray[np.float32]:
-        """Give an array as float32, with its scale undone where it is quantized."""
+        """Return an array as float32, dequantized if necessary."""
         stored = self.variables[name]
         if stored.dtype == _BFLOAT16:
             return (stored.astype(np.uint32) << 16).view(np.float32)
@@ -63,7 +63,7 @@ def read_model_file(path: Path) -> ModelFile:
     version = cursor.number("<I")
     if version not in _VERSIONS:
         raise ModelError(
-            f"{path}: is no model.bin of CTranslate2 that can be read (binary version {version}; "
+            f"{path}: is not a supported model.bin of CTranslate2 (binary version {version}; "
             f"supported are {_VERSIONS[0]} to {_VERSIONS[-1]})"
         )
     spec, revision = cursor.text(), cursor.number("<I")
@@ -82,7 +82,7 @@ def read_model_file(path: Path) -> ModelFile:
 
 
 class _Cursor:
-    """Goes through a mapped file and never past its end."""
+    """Reads a mapped file sequentially, and never past its end."""
 
     def __init__(self, path: Path, content: NDArray[np.uint8]) -> None:
         self._path, self._content, self._at = path, content, 0
@@ -101,7 +101,7 @@ class _Cursor:
         try:
             return raw.removesuffix(b"\0").decode()
         except UnicodeDecodeError as error:
-            raise ModelError(f"{self._path}: has a name that is no text; it is damaged") from error
+            raise ModelError(f"{self._path}: has a name that is not text; it is damaged") from error
 
     def array(self, name: str) -> NDArray[Any]:
         shape = [self.number("<I") for _ in range(self.number("<B"))]
@@ -128,7 +128,7 @@ _FEATURES = {
 
 
 class Variables:
-    """The arrays of a model, which remembers those that were used."""
+    """Arrays of a model, with a record of those that were used."""
 
     def __init__(self, file: ModelFile) -> None:
         self._file = file
@@ -136,32 +136,32 @@ class Variables:
 
     @property
     def name(self) -> str:
-        """The file, for messages."""
+        """File name for messages."""
         return str(self._file.path)
 
     def has(self, name: str) -> bool:
-        """Tell whether there is such an array."""
+        """Return whether there is such an array."""
         return name in self._file.variables
 
     def is_flag(self, name: str) -> bool:
-        """Tell whether an array holds a yes or no rather than a measure."""
+        """Return whether an array is a flag, not a number."""
         return self._file.variables[name].dtype.kind == "i"
 
     def take(self, name: str) -> NDArray[np.float32]:
-        """Give an array as float32 and count it as used."""
+        """Return an array as float32 and mark it as used."""
         if not self.has(name):
-            raise ModelError(f"{self.name}: has no {name}; it is incomplete, or no translation model")
+            raise ModelError(f"{self.name}: has no {name}; it is incomplete, or not a translation model")
         self._unused.discard(name)
         return self._file.values(name)
 
     def setting(self, side: str, what: str, otherwise: float | None = None) -> float:
-        """Give a number; before revision 5 both sides shared theirs."""
+        """Return a number; before revision 5 both sides shared it."""
         name = next((name for name in (f"{side}/{what}", what) if self.has(name)), None)
         if name is None and otherwise is not None:
             return otherwise
         value = self.take(name or f"{side}/{what}")
         if value.ndim:
-            raise ModelError(f"{self.name}: {name} is no single number; it is damaged")
+            raise ModelError(f"{self.name}: {name} is not a single number; it is damaged")
         return float(value)
 
     def layers(self, side: str) -> int:
@@ -170,7 +170,7 @@ class Variables:
         return max(numbers, default=-1) + 1
 
     def check_all_used(self) -> None:
-        """Refuse a model with an array that has no place in Marian and is not switched off."""
+        """Refuse a model with an array that Marian does not have, unless it is switched off."""
         for name in sorted(self._unused):
             if _HARMLESS.fullmatch(name) or (_OFF.fullmatch(name) and not self._file.values(name).any()):
                 continue

@@ -1,7 +1,7 @@
-"""Vocabularies and sentencepiece models beside a CTranslate2 model, as a Marian tokenizer of transformers.
+"""Convert the tokenizer files and weights of a CTranslate2 model to Marian.
 
-A Marian tokenizer cuts text with sentencepiece, looks pieces up in a vocabulary, and ends every source with the end
-token. Knows files of tokens; nothing of weights.
+A Marian tokenizer splits text with sentencepiece, maps pieces to ids, and ends every source with the end token. Knows
+nothing of the binary format.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from lacuna.records import Languages
 
 @dataclass(frozen=True, slots=True)
 class Ct2Vocabulary:
-    """The tokens of both sides and the special ones among them, by target number.
+    """Tokens of both sides, and the special ones among them.
 
-    :param source: Tokens in the order of their numbers; as many as ``target`` where sides are separate.
-    :param start: The number of the token that every translation starts with.
-    :param rows: How many tokens each side had before any was added: source, target.
+    :param source: Tokens in the order of their ids; the same number as ``target`` if sides are separate.
+    :param start: Id of the token that every translation starts with.
+    :param rows: Number of tokens before any was added: source, target.
     """
 
     source: list[str]
@@ -45,21 +45,21 @@ class Ct2Vocabulary:
 
     @property
     def end_id(self) -> int:
-        """The number of the end token."""
+        """Id of the end token."""
         return self.target.index(self.end)
 
     @property
     def pad_id(self) -> int:
-        """The number of the token that fills up batches."""
+        """Id of the padding token."""
         return self.target.index(self.pad)
 
 
 def read_vocabulary(folder: Path, settings: Mapping[str, object], *, zero_start: bool) -> Ct2Vocabulary:
-    """Read the vocabularies and settle the special tokens.
+    """Read the vocabularies and determine the special tokens.
 
     :param settings: The model's config.json.
-    :param zero_start: Whether translations start from a zero vector instead of a token, as Marian's do: then a token
-        is added for it, as transformers has it.
+    :param zero_start: Whether translations start from a zero vector instead of a token, as in Marian; then a token is
+        added for it, as in transformers.
     """
     shared = _tokens(folder, "shared")
     source, target = (shared, shared) if shared else (_tokens(folder, "source"), _tokens(folder, "target"))
@@ -70,7 +70,7 @@ def read_vocabulary(folder: Path, settings: Mapping[str, object], *, zero_start:
         if any(token not in side for side in (source, target)):
             raise ModelError(f"{folder}: its vocabulary has no {token}; it does not belong to the model")
     if source.index(end) != target.index(end):
-        raise ModelError(f"{folder}: {end} has two numbers, one for each side, which Marian cannot express")
+        raise ModelError(f"{folder}: {end} has a different id on each side, which Marian cannot express")
     rows = (len(source), len(target))
     pad = next((token for token in ("<pad>", "<blank>") if _same_place(token, source, target)), None)
     if zero_start or pad is None:
@@ -83,7 +83,7 @@ def read_vocabulary(folder: Path, settings: Mapping[str, object], *, zero_start:
 
 
 def find_pieces(*folders: Path) -> tuple[Path, Path]:
-    """Find the sentencepiece models of both sides, and see that they load."""
+    """Find the sentencepiece models of both sides."""
     for folder in folders:
         for names in (("source.spm", "target.spm"), ("sentencepiece.model", "sentencepiece.model")):
             found = (folder / names[0], folder / names[1])
@@ -123,7 +123,7 @@ def write_tokenizer(
 
 
 def _tokens(folder: Path, side: str) -> list[str]:
-    """Read one vocabulary: a JSON list, or in older models a token in each line; nothing where there is none."""
+    """Read one vocabulary: a JSON list, or in older models one token per line; empty if there is none."""
     path = folder / f"{side}_vocabulary.json"
     old = path.with_suffix(".txt")
     try:
@@ -134,9 +134,9 @@ def _tokens(folder: Path, side: str) -> list[str]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); copy or download it again") from error
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-        raise ModelError(f"{path}: is no list of tokens; it is damaged, or another file")
+        raise ModelError(f"{path}: is not a list of tokens; it is damaged, or another file")
     if len(set(tokens)) != len(tokens):
-        raise ModelError(f"{path}: has a token twice, which Marian cannot number")
+        raise ModelError(f"{path}: has a token twice, which Marian does not allow")
     return tokens
 
 
@@ -145,7 +145,7 @@ def _same_place(token: str, source: list[str], target: list[str]) -> bool:
 
 
 def _add_token(token: str, source: list[str], target: list[str]) -> tuple[list[str], list[str]]:
-    """Add a token to both sides under one number, filling up the shorter side."""
+    """Add a token with the same id to both sides, and pad the shorter side."""
     number = max(len(source), len(target))
     filled = [[*side, *(f"<spare{n}>" for n in range(len(side), number)), token] for side in (source, target)]
     return filled[0], filled[1]
@@ -155,7 +155,7 @@ def _check_pieces(path: Path, tokens: set[str]) -> None:
     try:
         model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError, TypeError) as error:
-        raise ModelError(f"{path}: is no sentencepiece model; copy or download it again") from error
+        raise ModelError(f"{path}: is not a sentencepiece model; copy or download it again") from error
     known = sum(model.id_to_piece(number) in tokens for number in range(len(model)))
     if known * 2 < len(model):
         raise ModelError(
@@ -164,7 +164,7 @@ def _check_pieces(path: Path, tokens: set[str]) -> None:
 
 
 _ACTIVATIONS = {0: "relu", 1: "gelu_new", 2: "swish", 3: "gelu", 4: "quick_gelu"}
-# A row that stands for no token of the model is never predicted.
+# A row without a token is never predicted.
 _NEVER = -1e4
 _POSITION_ERROR = 4e-3  # of a table in half precision
 
@@ -195,7 +195,7 @@ def convert_to_marian(variables: Variables, vocabulary: Ct2Vocabulary) -> tuple[
 
 
 def _embeddings(variables: Variables, vocabulary: Ct2Vocabulary) -> dict[str, NDArray[np.float32]]:
-    """Give the embeddings, each stored once, and the output bias, grown to the whole vocabulary."""
+    """Return the embeddings, each once, and the output bias, extended to the whole vocabulary."""
     first = "encoder/embeddings_0/weight"
     source = variables.take(first if variables.has(first) else "encoder/embeddings/weight")
     target, output = (variables.take(f"decoder/{what}/weight") for what in ("embeddings", "projection"))
@@ -214,7 +214,7 @@ def _embeddings(variables: Variables, vocabulary: Ct2Vocabulary) -> dict[str, ND
 
 
 def _layer(variables: Variables, side: str, number: int) -> dict[str, NDArray[np.float32]]:
-    """Give the weights of a layer under Marian's names."""
+    """Return the weights of a layer by their names in Marian."""
     here, there = f"{side}/layer_{number}", f"model.{side}.layers.{number}"
     parts = {
         "self_attention/linear_0": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -249,7 +249,7 @@ def _sizes(variables: Variables, arrays: dict[str, NDArray[np.float32]]) -> dict
     for side in ("encoder", "decoder"):
         inner = [array.shape for name, array in arrays.items() if name.startswith(f"model.{side}") and "fc1.w" in name]
         if not inner or len(inner[0]) != 2:
-            raise ModelError(f"{variables.name}: has no {side} layers; it is no translation model")
+            raise ModelError(f"{variables.name}: has no {side} layers; it is not a translation model")
         sizes[f"{side}_layers"], (sizes[f"{side}_ffn_dim"], sizes["d_model"]) = len(inner), inner[0]
         sizes[f"{side}_attention_heads"] = int(variables.setting(side, "num_heads"))
     return sizes
@@ -263,7 +263,7 @@ def _activation(variables: Variables) -> str:
 
 
 def _scaled(variables: Variables, width: int) -> bool:
-    """Tell whether embeddings are scaled; the file has a yes or no, or the factor itself."""
+    """Return whether embeddings are scaled; the file has a flag, or the factor itself."""
     answers = set()
     for side in ("encoder", "decoder"):
         name = f"{side}/scale_embeddings"
@@ -280,7 +280,7 @@ def _scaled(variables: Variables, width: int) -> bool:
 
 
 def _positions(variables: Variables, width: int) -> int:
-    """Check that the positions are the sinusoids that Marian computes, and count them."""
+    """Check that the positions are Marian's sinusoids, and return their number."""
     counts = []
     for side in ("encoder", "decoder"):
         name = f"{side}/position_encodings/encodings"
@@ -305,7 +305,7 @@ def _grown(matrix: NDArray[np.float32], rows: int) -> NDArray[np.float32]:
 
 
 def _bias(bias: NDArray[np.float32] | None, vocabulary: Ct2Vocabulary) -> NDArray[np.float32]:
-    """Fill up the output bias; the added token has 0, as in the OPUS-MT models of transformers."""
+    """Extend the output bias; the added token has 0, as in the OPUS-MT models of transformers."""
     grown = np.full(len(vocabulary.target), _NEVER, np.float32)
     rows = vocabulary.rows[1]
     grown[:rows] = 0.0 if bias is None else bias

@@ -1,7 +1,7 @@
-"""Argos Translate packages: a zip, or the folder it was unpacked to, with a CTranslate2 model inside.
+"""Import CTranslate2 model folders, and the Argos Translate packages that contain one.
 
-From a zip only the few files of a model are taken, by our own names for them, so no name in it can lead out of the
-folder. Knows the packaging; nothing of models.
+A package is a zip file, or the folder it was unpacked to. Only the known files of a model are extracted from a zip, so
+no name in it can point outside of the folder. The conversion itself is in :mod:`~lacuna.models.importing.ct2_marian`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 
 
 def is_package_folder(folder: Path) -> bool:
-    """Tell whether a folder is an unpacked package."""
+    """Return whether a folder is an unpacked package."""
     return (folder / "metadata.json").is_file() and (folder / "model" / "model.bin").is_file()
 
 
 def unpack(package: Path, into: Path) -> None:
-    """Take the files of a model out of a package, leaving its top folder's name away."""
+    """Extract the files of a model from a package, without its top folder."""
     try:
         with zipfile.ZipFile(package) as archive:
             members = _members(archive, package)
@@ -46,25 +46,25 @@ def unpack(package: Path, into: Path) -> None:
                     shutil.copyfileobj(stored, file)
     except ModelError:
         raise
-    # Damage shows as whatever the layer it hits raises: zip, compression, or a flag of encryption.
+    # A damaged file raises different errors, depending on the layer: zip, compression, or encryption flag.
     except (*_DAMAGE, OSError, RuntimeError, ValueError) as error:
         raise ModelError(f"{package}: cannot be unpacked ({error}); download the package again") from error
 
 
 def check_package(folder: Path, name: str) -> Languages:
-    """See that an unpacked package is of a kind that can be imported, and give its direction."""
+    """Check that an unpacked package can be imported, and return its direction."""
     try:
         metadata = json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
         languages = Languages(str(metadata["from_code"]), str(metadata["to_code"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
-            f"{name}: its metadata.json names no from_code and to_code; it is no translation package"
+            f"{name}: its metadata.json has no from_code and to_code; it is not a translation package"
         ) from error
     if (folder / "bpe.model").is_file():
-        raise ModelError(f"{name}: cuts words by Moses and BPE (bpe.model), which a Marian tokenizer cannot do")
+        raise ModelError(f"{name}: splits words by Moses and BPE (bpe.model), which a Marian tokenizer cannot do")
     if metadata.get("target_prefix"):
         raise ModelError(
-            f"{name}: wants {metadata['target_prefix']} before every translation, which Marian cannot express"
+            f"{name}: needs {metadata['target_prefix']} before every translation, which Marian cannot express"
         )
     return languages
 
@@ -76,18 +76,18 @@ def _members(archive: zipfile.ZipFile, package: Path) -> dict[str, zipfile.ZipIn
         path = PurePosixPath(info.filename)
         if path.is_absolute() or ".." in path.parts or "\\" in info.filename:
             raise ModelError(
-                f"{package}: has a file named {info.filename!r}, outside of itself; do not use the package"
+                f"{package}: has a file named {info.filename!r}, outside of its folder; do not use the package"
             )
         inner = "/".join(path.parts[1:])
         if inner in wanted and not info.is_dir():
             if inner in members:
-                raise ModelError(f"{package}: has {inner} twice; it is no package of one model")
+                raise ModelError(f"{package}: has {inner} twice; it is not a package of one model")
             members[inner] = info
     size = sum(info.file_size for info in members.values())
     if size > _MOST_BYTES:
-        raise ModelError(f"{package}: unpacks to {size:,} bytes; {_MOST_BYTES:,} is the most that is taken for a model")
+        raise ModelError(f"{package}: unpacks to {size:,} bytes; at most {_MOST_BYTES:,} are accepted")
     if "model/model.bin" not in members:
-        raise ModelError(f"{package}: has no model/model.bin; it is no translation package")
+        raise ModelError(f"{package}: has no model/model.bin; it is not a translation package")
     return members
 
 
@@ -103,10 +103,10 @@ def import_ctranslate2(
     report_into: Path,
     pieces_in: Path | None = None,
 ) -> ImportReport:
-    """Read a CTranslate2 model folder and write a Marian folder.
+    """Convert a CTranslate2 model folder into a Marian folder.
 
-    :param into: The folder to write to; ``report_into`` is the name it will have.
-    :param pieces_in: Where sentencepiece models may lie besides the folder.
+    :param into: Folder to write to; ``report_into`` is its final name.
+    :param pieces_in: Another folder that may contain the sentencepiece models.
     """
     file = read_model_file(folder / "model.bin")
     if file.spec != "TransformerSpec":
@@ -134,7 +134,7 @@ def _read_settings(path: Path) -> dict[str, object]:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); copy or download it again") from error
     if not isinstance(content, dict):
-        raise ModelError(f"{path}: is no JSON object; copy or download it again")
+        raise ModelError(f"{path}: is not a JSON object; copy or download it again")
     return content
 
 
@@ -151,17 +151,17 @@ def _check_norms(variables: Variables, settings: dict[str, object]) -> None:
 
 
 def _check_source_ends(variables: Variables, settings: dict[str, object], zero_start: bool) -> None:
-    """See that sources end with the end token: the Marian tokenizer adds it to every source, asked or not."""
+    """Check that sources end with the end token, which the Marian tokenizer always adds."""
     said = {
         what: bool(settings.get(f"add_source_{what}")) or bool(variables.setting("", f"with_source_{what}", 0.0))
         for what in ("bos", "eos")
     }
-    # Models that start from a zero vector are Marian's, all of which were trained with the end token; CTranslate2
-    # leaves it to the caller to add it.
+    # Models that start from a zero vector are Marian's. These were all trained with the end token, which callers of
+    # CTranslate2 add themselves.
     if said["bos"] or not (said["eos"] or zero_start):
         rule = "with a start token" if said["bos"] else "without an end token"
         raise ModelError(
-            f"{variables.name}: was trained on sources {rule}, and the Marian tokenizer writes none but "
+            f"{variables.name}: was trained on sources {rule}, but the Marian tokenizer always writes "
             "'text </s>'; it cannot be imported"
         )
 
@@ -171,7 +171,7 @@ def _notes(folder: Path, file: ModelFile) -> tuple[str, ...]:
     types = {array.dtype.name for name, array in file.variables.items() if name.endswith("/weight")}
     if kept := sorted(types - {"float32"}):
         shown = ", ".join("bfloat16" if name == "uint16" else name for name in kept)
-        notes.append(f"weights were stored as {shown}: what that cost in exactness stays lost")
+        notes.append(f"weights were stored as {shown}: the loss of precision remains")
     if (folder / "vmap.txt").is_file():
-        notes.append("vmap.txt, a list of candidate translations that only saves time, was left out")
+        notes.append("vmap.txt, a list of candidate translations that only saves time, was ignored")
     return tuple(notes)

@@ -1,7 +1,6 @@
-"""The dictionaries and BPE codes of fairseq, spelled as the FSMT tokenizer of transformers wants them.
+"""Convert fairseq checkpoints, dictionaries and BPE codes to FSMT.
 
-Fairseq marks a subword that goes on (``hau@@ s``), FSMT one that ends a word (``hau s</w>``); numbers stay the same.
-Knows text files; nothing of weights.
+Fairseq marks a subword that is continued (``hau@@ s``), FSMT one that ends a word (``hau s</w>``); ids stay the same.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ def read_dictionary(path: Path) -> dict[str, int]:
             raise ModelError(f"{path}:{number}: got {line[:40]!r} where a dictionary has a token and its count")
         spelled = token.removesuffix("@@") if token.endswith("@@") else f"{token}</w>"
         if spelled in vocabulary:
-            raise ModelError(f"{path}:{number}: {token!r} is there twice; FSMT cannot number one token twice")
+            raise ModelError(f"{path}:{number}: {token!r} is there twice; FSMT cannot have a token twice")
         vocabulary[spelled] = len(vocabulary)
     return vocabulary
 
 
 def read_merges(folder: Path) -> list[str]:
-    """Read the BPE codes: of fastBPE (``a b count``), or of subword-nmt from version 0.2 on."""
+    """Read the BPE codes of fastBPE (``a b count``), or of subword-nmt 0.2 and later."""
     path = next((folder / name for name in _CODE_FILES if (folder / name).is_file()), None)
     if path is None:
         raise ModelError(
@@ -50,8 +49,8 @@ def read_merges(folder: Path) -> list[str]:
     lines = _lines(path)
     has_version = bool(lines) and lines[0].startswith("#version:")
     if has_version and lines[0].split()[-1] == "0.1":
-        raise ModelError(f"{path}: subword-nmt codes of version 0.1 treat word ends otherwise than FSMT can")
-    merges: dict[str, None] = {}  # where a merge is there twice, the first counts
+        raise ModelError(f"{path}: subword-nmt codes of version 0.1 treat word ends unlike FSMT; it cannot be imported")
+    merges: dict[str, None] = {}  # of equal merges, the first counts
     for number, line in enumerate(lines[has_version:], start=1 + has_version):
         parts = line.split(" ")
         counted = len(parts) == 3 and parts[2].isdigit()
@@ -79,15 +78,15 @@ def _lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}); put it beside the checkpoint") from error
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); put it next to the checkpoint") from error
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: is not UTF-8 (byte {error.start}); it is damaged, or another file") from error
-    # Not splitlines(): a dictionary may have a token such as U+2028, which ends a line only there.
+    # Not splitlines(): a dictionary may contain tokens such as U+2028, which it would take for a line end.
     return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_accurate": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
-# Settings that make another network than FSMT's.
+# Settings that FSMT does not have.
 _REFUSED = (
     "encoder_normalize_before",
     "decoder_normalize_before",
@@ -121,22 +120,22 @@ class _Checkpoint:
     def number(self, setting: str, otherwise: int | None = None) -> int:
         value = self.settings.get(setting, otherwise)
         if not isinstance(value, int) or value < 1:
-            raise ModelError(f"{self.name}: its settings say {setting} {value!r}; needed is a number from 1 on")
+            raise ModelError(f"{self.name}: got {setting} {value!r} in its settings; allowed is 1 or more")
         return value
 
 
 def import_fairseq(
     folder: Path, into: Path, report_into: Path, languages: Languages | None, checkpoint: str | None
 ) -> ImportReport:
-    """Read a checkpoint with its dictionaries and codes, and write an FSMT folder.
+    """Convert a checkpoint with its dictionaries and BPE codes into an FSMT folder.
 
-    :param into: The folder to write to; ``report_into`` is the name it will have.
-    :param checkpoint: The file's name in the folder, where there are several.
+    :param into: Folder to write to; ``report_into`` is its final name.
+    :param checkpoint: File name in the folder, if there are several.
     """
     read = _read(folder / (checkpoint or _only_checkpoint(folder)))
     direction = agreed_languages(languages, _own_languages(read.settings), read.name)
     if direction is None:
-        raise ModelError(f"{read.name}: does not say its languages; give them, as in languages de-en")
+        raise ModelError(f"{read.name}: does not name its languages; give them, as in languages de-en")
     codes = (direction.source, direction.target)
     source, target = (read_dictionary(folder / f"dict.{code}.txt") for code in codes)
     config, tensors = _convert(read, direction)
@@ -169,18 +168,18 @@ def _read(path: Path) -> _Checkpoint:
     content = read_checkpoint_file(path)
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in weights.values()):
-        raise ModelError(f"{path}: has no weights under 'model'; it is no checkpoint of fairseq")
+        raise ModelError(f"{path}: has no weights under 'model'; it is not a checkpoint of fairseq")
     config = state_of(content.get("cfg"))
     settings = state_of(content.get("args")) or {**state_of(config.get("task")), **state_of(config.get("model"))}
     if not settings:
-        raise ModelError(f"{path}: has neither 'args' nor 'cfg' with settings; it is no checkpoint of fairseq")
+        raise ModelError(f"{path}: has neither 'args' nor 'cfg' with settings; it is not a checkpoint of fairseq")
     ignored = tuple(sorted(name for name in weights if _EMPTY.fullmatch(name)))
     kept = {name: tensor for old, given in weights.items() if old not in ignored for name, tensor in _named(old, given)}
     return _Checkpoint(str(path), settings, kept, ignored)
 
 
 def _named(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """Give a tensor under the name of today's fairseq, which is FSMT's."""
+    """Yield a tensor by its name in current fairseq, which is also FSMT's."""
     if match := _FUSED.fullmatch(name):
         for part, piece in zip("qkv", tensor.chunk(3), strict=True):
             yield f"{match[1]}.{part}_proj.{match[2]}", piece
@@ -202,7 +201,7 @@ def _convert(read: _Checkpoint, languages: Languages) -> tuple[FSMTConfig, dict[
     if _EMBEDDINGS[2] not in tensors and shared and _EMBEDDINGS[1] in tensors:
         tensors[_EMBEDDINGS[2]] = tensors[_EMBEDDINGS[1]]
     if missing := [name for name in _EMBEDDINGS if name not in tensors]:
-        raise ModelError(f"{read.name}: has no {missing[0]}; it is no translation model, or incomplete")
+        raise ModelError(f"{read.name}: has no {missing[0]}; it is not a translation model, or incomplete")
     source, target, output = (tensors[name] for name in _EMBEDDINGS)
     tied = torch.equal(source, target) and torch.equal(target, output)
     config = FSMTConfig(

@@ -1,4 +1,4 @@
-"""What every import ends with: a Hugging Face folder whose weights were checked against the architecture, and a report.
+"""Write the Hugging Face folder of an imported model, with weights checked against the architecture; and its report.
 
 Knows configs and tensors of transformers; nothing of where they come from.
 """
@@ -21,12 +21,12 @@ from lacuna.records import Languages
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What was imported.
+    """Result of an import.
 
     :param kind: ``fairseq``, ``ctranslate2`` or ``argos``.
-    :param source_vocabulary: Tokens of the source side, with those that had to be added.
-    :param tensors_ignored: Tensors of the source that carry nothing, by its own names.
-    :param notes: What a user should know of the conversion.
+    :param source_vocabulary: Number of source tokens, including added ones.
+    :param tensors_ignored: Names of tensors in the source that hold no information.
+    :param notes: Remarks on the conversion, for the user.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class ImportReport:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report for machines."""
+        """Return the report as JSON."""
         languages = None if self.languages is None else str(self.languages)
         return asdict(self) | {"into": str(self.into), "languages": languages}
 
@@ -55,7 +55,7 @@ def write_weights(
     """Write weights, config.json and generation_config.json; return the number of parameters.
 
     :param banned: Tokens that are never generated.
-    :param name: The source, for messages.
+    :param name: Name of the source in messages.
     """
     network = _empty_network(config, name)
     _check_tensors(network, tensors, name)
@@ -70,14 +70,14 @@ def write_weights(
 
 
 def agreed_languages(asked: Languages | None, own: Languages | None, name: str) -> Languages | None:
-    """Settle what the source says of its direction with what the user says."""
+    """Check the direction that the user wrote against that of the source."""
     if asked is not None and own is not None and asked != own:
         raise ModelError(f"{name} translates {own}, not {asked}; leave the languages out, or write {own}")
     return asked or own
 
 
 def _separate(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Give tensors as float32, each with memory of its own: safetensors stores none twice."""
+    """Return float32 tensors that do not share memory, as safetensors requires."""
     places = set()
     separate = {}
     for name, tensor in tensors.items():
@@ -93,14 +93,14 @@ def _empty_network(config: PreTrainedConfig, name: str) -> PreTrainedModel:
         with torch.device("meta"):
             network: PreTrainedModel = AutoModelForSeq2SeqLM.from_config(config)
     except (ValueError, TypeError, AssertionError, RuntimeError, ZeroDivisionError) as error:
-        raise ModelError(f"{name}: its sizes make no model ({str(error).splitlines()[0][:200]})") from error
+        raise ModelError(f"{name}: its sizes do not form a valid model ({str(error).splitlines()[0][:200]})") from error
     return network
 
 
 def _check_tensors(network: PreTrainedModel, tensors: Mapping[str, torch.Tensor], name: str) -> None:
-    """Refuse weights that are too many, too few or of another shape than the architecture's."""
+    """Refuse missing, unknown and wrongly shaped weights."""
     expected = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
-    # Sinusoids are computed anew, and tied weights are stored once.
+    # Sinusoids are computed again, and tied weights are stored once.
     left_out = {*network.all_tied_weights_keys, *(key for key in expected if "embed_positions" in key)}
     for key, shape in expected.items():
         if key not in tensors and key not in left_out:

@@ -1,8 +1,8 @@
-"""Reading torch checkpoints that hold more than tensors, without running anything they hold.
+"""Read torch checkpoints that contain more than tensors, without running code from them.
 
-A pickle is a program. Torch's ``weights_only`` reader runs it with a short list of functions that rebuild tensors; to
-that list we add stand-ins, classes that note what they are given and do nothing, for the settings objects of fairseq.
-Any other name in the file is refused before the first byte is unpickled. Knows nothing of what the checkpoint means.
+A pickle is a program. Torch's ``weights_only`` reader allows a short list of functions that rebuild tensors. To that
+list we add stand-ins for the settings objects of fairseq: classes that only store their arguments. Any other name in
+the file is refused before anything is unpickled. Knows nothing of what the checkpoint means.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import torch
 
 from lacuna.errors import ModelError
 
-# What torch itself needs for tensors; its own list, which is a little longer, is asked again by weights_only.
+# What torch needs for tensors; weights_only checks its own, slightly longer list again.
 _TENSORS = re.compile(
     r"collections\.OrderedDict|_codecs\.encode|builtins\.set"
     r"|torch\._utils\._rebuild_(tensor|tensor_v2|parameter)|torch\.(storage\.)?\w*Storage"
     r"|torch\.(Size|device|bool|(float|bfloat|int|uint)\d+)"
 )
-# Names whose place a stand-in takes. They stand for settings only, so it does not matter what they would have done.
+# Names that are replaced by stand-ins. They are used for settings only, so their behavior does not matter.
 _SETTINGS = re.compile(
     r"argparse\.Namespace|(fairseq|omegaconf)(\.\w+)+|typing\.Any"
     r"|builtins\.(bool|dict|float|int|list|object|str|tuple)|numpy\.dtype|numpy\._?core\.multiarray\.scalar"
 )
-# How the files of torch before 1.6 begin: the first of three short pickles before the one that matters.
+# Files of torch before 1.6 begin with three short pickles; this is in the first.
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _SHORT_PICKLES = 3
 
 
 class StandIn:
-    """Takes the place of an object that is not to be made: holds its arguments and attributes, has no behavior."""
+    """Replaces an object that must not be created: stores its arguments and attributes, and has no behavior."""
 
     arguments: tuple[object, ...] = ()
 
@@ -48,18 +48,18 @@ class StandIn:
 
 
 def read_checkpoint_file(path: Path) -> dict[str, object]:
-    """Read a file of ``torch.save``, tensors on the CPU; objects that are no tensors become :class:`StandIn`."""
+    """Read a file of ``torch.save``, tensors on the CPU; other objects become :class:`StandIn`."""
     is_zip = zipfile.is_zipfile(path)
     names = _names_in(path, is_zip)
     refused = sorted(name for name in names if not _TENSORS.fullmatch(name) and not _SETTINGS.fullmatch(name))
     if refused:
         shown = ", ".join(refused[:3])
-        raise ModelError(f"{path}: asks to run {shown}, as no checkpoint should; nothing was run, do not use the file")
+        raise ModelError(f"{path}: asks to run {shown}, which is unsafe; nothing was run, do not use the file")
     stand_ins = [(StandIn, name) for name in sorted(names) if _SETTINGS.fullmatch(name)]
     try:
         with torch.serialization.safe_globals(stand_ins):  # type: ignore[arg-type]
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
-    except Exception as error:  # a damaged pickle fails in whatever instruction the damage hits
+    except Exception as error:  # a damaged pickle can raise anything
         raise _unreadable(path, error) from error
     if not isinstance(content, dict):
         raise ModelError(f"{path}: holds a {type(content).__name__} where a checkpoint has names and values")
@@ -67,7 +67,7 @@ def read_checkpoint_file(path: Path) -> dict[str, object]:
 
 
 def state_of(value: object) -> dict[str, object]:
-    """Give the attributes of a settings object by name: a dict, a namespace, or an omegaconf container."""
+    """Return the attributes of a settings object: a dict, a namespace, or an omegaconf container."""
     if isinstance(value, StandIn):
         value = vars(value).get("_content", vars(value))
     if not isinstance(value, dict):
@@ -76,14 +76,14 @@ def state_of(value: object) -> dict[str, object]:
 
 
 def _leaf(value: object) -> object:
-    """Give what an omegaconf node or a member of an enumeration stands for."""
+    """Return the value of an omegaconf node or of a member of an enumeration."""
     if not isinstance(value, StandIn):
         return value
     return vars(value).get("_val", value.arguments[0] if len(value.arguments) == 1 else value)
 
 
 def _names_in(path: Path, is_zip: bool) -> set[str]:
-    """List every function and class that the pickle names, by reading its instructions as text."""
+    """List every function and class that the pickle names, by parsing its instructions."""
     try:
         if not is_zip:
             with path.open("rb") as file:
@@ -91,7 +91,7 @@ def _names_in(path: Path, is_zip: bool) -> set[str]:
         with zipfile.ZipFile(path) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("data.pkl")]
             if len(pickles) != 1:
-                raise ValueError("it holds no single data.pkl")
+                raise ValueError("it does not have exactly one data.pkl")
             with archive.open(pickles[0]) as file:
                 return _globals(file)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError, pickle.UnpicklingError) as error:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from lacuna.errors import TrainingError
 from lacuna.files import atomic_path
+from lacuna.models.teacher_forcing import fits_positions
 from lacuna.progress import Progress
 from lacuna.records import SentencePair
 
@@ -124,16 +125,16 @@ class Batch:
 def encode_pairs(
     pairs: Iterable[SentencePair],
     encoder: TextEncoder,
-    max_source: int,
-    max_target: int,
+    positions: int,
+    start_tokens: int,
     dtype: type[np.integer[Any]],
     what: str,
     progress: Progress,
 ) -> PairSet:
     """Encode a stream of pairs; pairs that are too long are skipped and counted.
 
-    :param max_source: Maximum number of source ids.
-    :param max_target: Maximum number of target ids.
+    :param positions: Maximum number of tokens that encoder or decoder can read.
+    :param start_tokens: Number of tokens that every translation starts with.
     :param what: Name of the corpus in messages.
     """
     ids: list[NDArray[np.integer[Any]]] = [np.zeros(0, dtype)]
@@ -146,9 +147,8 @@ def encode_pairs(
         sources = encoder.encode_sources([pair.source for pair in chunk])
         targets = encoder.encode_targets([pair.target for pair in chunk])
         both = zip(sources, targets, strict=True)
-        sides = [
-            side for pair in both if 1 <= len(pair[0]) <= max_source and len(pair[1]) <= max_target for side in pair
-        ]
+        kept = [pair for pair in both if fits_positions(len(pair[0]), len(pair[1]), positions, start_tokens)]
+        sides = list(chain.from_iterable(kept))
         lengths.append(np.fromiter(map(len, sides), np.int64, len(sides)))
         ids.append(np.fromiter(chain.from_iterable(sides), dtype))
         names |= dict.fromkeys(Path(pair.origin.file).name for pair in chunk)
@@ -158,7 +158,7 @@ def encode_pairs(
     too_long = read - len(tokens)
     progress.finish(f"({len(tokens):,} pairs, {too_long:,} too long)")
     if not len(tokens):
-        raise TrainingError(f"{what}: {read:,} pairs, none of which fits into {max_source} tokens; give others")
+        raise TrainingError(f"{what}: {read:,} pairs, none of which fits into {positions} tokens; give others")
     return PairSet(tokens, (np.arange(len(tokens)),), too_long=too_long, names=tuple(names))
 
 

@@ -22,7 +22,7 @@ from lacuna.files import check_unused, write_json
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
 from lacuna.models.training.data import PairSet, encode_pairs, split_pairs
-from lacuna.models.training.loop import KeepBest, Recipe, TrainingRun
+from lacuna.models.training.loop import KeepBest, TrainingLoop, TrainingRecipe
 from lacuna.models.training.lora import add_adapters
 from lacuna.models.training.loss import model_forward
 from lacuna.models.training.network import count_parameters, set_dropout, trained_weights, unfreeze
@@ -150,8 +150,7 @@ def _choose_pairs(
 
 def encode_for(model: Model, pairs: Iterable[SentencePair], what: str, progress: Progress) -> PairSet:
     """Encode pairs with a model's own tokenizer."""
-    max_target = model.max_length - len(model.start_ids) + 1
-    return encode_pairs(pairs, model, model.max_length, max_target, np.int32, what, progress)
+    return encode_pairs(pairs, model, model.max_length, len(model.start_ids), np.int32, what, progress)
 
 
 def hold_out(pairs: PairSet, at_most: int, seed: int) -> tuple[PairSet, PairSet]:
@@ -192,7 +191,7 @@ def _run(
     torch.manual_seed(settings.seed)
     adapted = _make_trainable(base, settings)
     trained = count_parameters(base.hf)
-    run = TrainingRun(_recipe(base, train, dev, settings), folder)
+    run = TrainingLoop(_recipe(base, train, dev, settings), folder)
     _claim(folder, plan)
     perplexity = run.train(progress)
     counters = run.counters
@@ -229,12 +228,12 @@ def _make_trainable(model: Model, settings: FinetuneSettings) -> PeftModel | Non
     return add_adapters(model.hf, settings.lora, Path(model.name).name if Path(model.name).is_dir() else model.name)
 
 
-def _recipe(model: Model, train: PairSet, dev: PairSet, settings: FinetuneSettings) -> Recipe:
+def _recipe(model: Model, train: PairSet, dev: PairSet, settings: FinetuneSettings) -> TrainingRecipe:
     rate, weights = settings.peak_learning_rate, trained_weights(model.hf).values()
     epoch_steps = len(train.batches(settings.batch_tokens, settings.seed, 0))
     dev_batches = len(dev.batches(settings.batch_tokens, 0))
     limit = settings.step_limit(epoch_steps)
-    return Recipe(
+    return TrainingRecipe(
         label="fine-tuning",
         module=model.hf,
         network=model_forward(model),

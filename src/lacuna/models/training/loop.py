@@ -1,6 +1,6 @@
 """The training loop: steps, evaluation on dev, early stopping, checkpoints and resuming.
 
-A :class:`Recipe` says what is trained and how; :mod:`~lacuna.models.training.scratch` and
+A :class:`TrainingRecipe` says what is trained and how; :mod:`~lacuna.models.training.scratch` and
 :mod:`~lacuna.models.training.finetuning` each make one. Knows nothing of text, nor of the folder the model ends up in.
 """
 
@@ -104,7 +104,7 @@ class AverageLast:
         """Return the steps whose weights are kept after an evaluation."""
         return [*snapshots, step][-self.count :]
 
-    def finish(self, run: TrainingRun) -> float:
+    def finish(self, run: TrainingLoop) -> float:
         """Put the final weights into the network and return their dev perplexity."""
         module, last = run.recipe.module, run.dev_perplexity()
         run.write_log({"final_perplexity": round(last, 4)})
@@ -131,14 +131,14 @@ class KeepBest:
         """Return the steps whose weights are kept after an evaluation."""
         return [step] if better else snapshots
 
-    def finish(self, run: TrainingRun) -> float:
+    def finish(self, run: TrainingLoop) -> float:
         """Put the final weights into the network and return their dev perplexity."""
         put_weights(run.recipe.module, load_file(run.snapshot_path(run.counters.best_step)))
         return run.counters.best
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TrainingRecipe:
     """What is trained, on what, and how.
 
     :param label: Name of the work in the progress display.
@@ -189,10 +189,10 @@ def learning_rate_factor(step: int, finished: float, warmup_steps: float, decay_
     return min(rising, falling)
 
 
-class TrainingRun:
+class TrainingLoop:
     """One run in one folder; :meth:`train` resumes it from its last checkpoint, if there is one."""
 
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
+    def __init__(self, recipe: TrainingRecipe, folder: Path) -> None:
         self.recipe = recipe
         self.counters = Counters()
         self.epoch_steps = len(recipe.epoch_batches(0))

@@ -20,7 +20,7 @@ from transformers import MarianMTModel
 from lacuna.errors import TrainingError
 from lacuna.files import write_json
 from lacuna.models.training.data import PairSet, encode_pairs, join_pairs, load_tokens, save_tokens, split_pairs
-from lacuna.models.training.loop import AverageLast, Recipe, TrainingRun
+from lacuna.models.training.loop import AverageLast, TrainingLoop, TrainingRecipe
 from lacuna.models.training.loss import marian_forward
 from lacuna.models.training.network import copy_weights, count_parameters, load_network, make_network, make_optimizer
 from lacuna.models.training.publishing import publish_network
@@ -102,7 +102,7 @@ def train_model(
         held = _encode(dev(), vocabulary, settings, "dev", progress)
     torch.manual_seed(settings.seed)
     network = _start_network(into, vocabulary, settings, go_on, start_from)
-    run = TrainingRun(_recipe(network, train, held, settings), folder)
+    run = TrainingLoop(_recipe(network, train, held, settings), folder)
     perplexity = run.train(progress)
     counters = run.counters
     report = TrainingReport(
@@ -194,9 +194,8 @@ def _prepare(
 def _encode(
     pairs: Iterable[SentencePair], vocabulary: Vocabulary, settings: TrainSettings, what: str, progress: Progress
 ) -> PairSet:
-    longest = settings.shape.max_positions
     dtype: type[np.integer[Any]] = np.uint16 if vocabulary.size <= 2**16 else np.int32
-    return encode_pairs(pairs, vocabulary, longest, longest, dtype, what, progress)
+    return encode_pairs(pairs, vocabulary, settings.shape.max_positions, 1, dtype, what, progress)
 
 
 def _encode_all(
@@ -241,8 +240,8 @@ def _start_network(
     return network
 
 
-def _recipe(network: MarianMTModel, train: PairSet, dev: PairSet, settings: TrainSettings) -> Recipe:
-    return Recipe(
+def _recipe(network: MarianMTModel, train: PairSet, dev: PairSet, settings: TrainSettings) -> TrainingRecipe:
+    return TrainingRecipe(
         label="training",
         module=network,
         network=marian_forward(network),
