@@ -1,7 +1,7 @@
-"""How much building a store costs over the bare forward pass, and whether its memory grows with the corpus.
+"""Speed of building a store relative to the forward pass alone, and peak memory for two corpus sizes.
 
-The bare pass reads the same batches through encoder, decoder, output projection and argmax, and keeps nothing. Both
-are measured in one process, window by window in turn, in processor time, so that another load weighs on both alike.
+The forward pass runs the same batches through encoder, decoder, output projection and argmax, and stores nothing. Both
+are measured in one process, window by window in turn, in processor time, so that other load affects both equally.
 
     python benchmarks/build.py [CORPUS] [--model MODEL] [--languages de-en] [--pairs 1000] [--threads 1]
 """
@@ -26,7 +26,7 @@ from lacuna.corpora import clean, read_corpus
 from lacuna.datastore import BuildSettings, build_store
 from lacuna.datastore.building import decode_window
 from lacuna.datastore.columns import write_shard
-from lacuna.datastore.windows import Meter, Window, cut_windows, make_batches
+from lacuna.datastore.windows import CorpusDigest, Window, cut_windows, make_batches
 from lacuna.models import Model, load_model, teacher_forcing
 from lacuna.records import Languages, Origin, SentencePair
 
@@ -48,7 +48,7 @@ WORDS = [
 
 
 def made_up_pairs(count: int) -> Iterator[SentencePair]:
-    """Draw sentences of words at random, with the spread of lengths of real text."""
+    """Draw sentences of random words, with lengths distributed as in real text."""
     rng = np.random.default_rng(1)
     for place in range(count):
         words = [" ".join(rng.choice(WORDS, size=int(rng.gamma(3.0, 6.0)) + 1)) for _ in range(2)]
@@ -72,7 +72,7 @@ def load(arguments: argparse.Namespace) -> Model:
 
 @torch.inference_mode()
 def bare_pass(model: Model, window: Window, batch_tokens: int) -> None:
-    """Run encoder, decoder, projection, argmax; the logits in pieces as large as building takes them."""
+    """Run encoder, decoder, projection and argmax, with logits in blocks of the same size as in building."""
     rows = max(1, teacher_forcing._LOGITS_AT_ONCE // model.vocabulary_size)
     for batch in make_batches(window.sentences, batch_tokens):
         sources = [window.sentences[n].source for n in batch]
@@ -82,11 +82,11 @@ def bare_pass(model: Model, window: Window, batch_tokens: int) -> None:
 
 
 def measure_speed(arguments: argparse.Namespace) -> dict[str, float]:
-    """Return tokens a second of both, with tokenizing and writing on the side of building."""
+    """Return tokens per second of both; tokenizing and writing count for building."""
     model, settings = load(arguments), BuildSettings(batch_tokens=arguments.batch_tokens, shard_rows=8192)
     spent = {"bare": 0.0, "cut": 0.0, "decode": 0.0, "write": 0.0}
     rows = 0
-    windows = cut_windows(pairs_of(arguments, arguments.pairs), model, Meter(), settings)
+    windows = cut_windows(pairs_of(arguments, arguments.pairs), model, CorpusDigest(), settings)
     with tempfile.TemporaryDirectory() as folder:
         for number in range(10**9):
             clock = time.process_time()
@@ -119,16 +119,17 @@ def measure_speed(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def build_once(arguments: argparse.Namespace) -> None:
-    """Build in a process of its own and print its peak memory in megabytes."""
+    """Build a store and print the peak memory of this process in megabytes."""
     model = load(arguments)
     with tempfile.TemporaryDirectory() as folder:
         pairs = pairs_of(arguments, arguments.build_once)
-        build_store(model, pairs, Path(folder) / "store", batch_tokens=arguments.batch_tokens, shard_rows=8192)
+        settings = {"batch_tokens": arguments.batch_tokens, "shard_rows": 8192}
+        build_store(model, pairs, Path(folder) / "store", cleaning=None, **settings)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def peak_memory(pairs: int) -> float:
-    """Ask a process of its own."""
+    """Measure in a separate process."""
     command = [sys.executable, __file__, *sys.argv[1:], "--build-once", str(pairs)]
     return float(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 

@@ -168,19 +168,22 @@ CASES = {
 
     "tune: no memory": Case("tune dev.tsv --model model", "'--memory'"),
     "tune: another model": Case("tune dev.tsv --model other --memory store", "built with another model"),
-    "tune: no index": Case(TUNE, "make it with: lacuna index store", without("store/index")),
+    "tune: no index": Case(TUNE, "build it with: lacuna index store", without("store/index")),
     "tune: file missing": Case(TUNE, f"{VALUES}: missing", without(VALUES)),
     "tune: empty dev": Case(TUNE, "dev.tsv: empty corpus", write("dev.tsv", b"")),
     "tune: dev too long": Case(TUNE, "none of which fits", write("dev.tsv", LONG)),
     "tune: missing dev": Case(TUNE, "dev.tsv: no such file", without("dev.tsv")),
-    "tune: no pairs": Case(f"{TUNE} --pairs 0", "--pairs: got 0"),
+    "tune: no pairs": Case(f"{TUNE} --pairs 0", "'--pairs'"),
 
     "translate: another model": Case("translate in.txt --model other --memory store", "built with another model"),
     "translate: store not finished": Case("translate in.txt --model model --memory unfinished", "not finished"),
     "translate: keys cut": Case(TRANSLATE, KEYS, cut(KEYS)),
-    "translate: no index": Case(TRANSLATE, "make it with: lacuna index store", without("store/index")),
+    "translate: no index": Case(TRANSLATE, "build it with: lacuna index store", without("store/index")),
     "translate: index of another store": Case(TRANSLATE, "of another store", index_of_another_store),
-    "translate: index of an earlier state": Case(TRANSLATE, "has changed since", edit(INDEX, store="0" * 64)),
+    "translate: index of an earlier state": Case(
+        TRANSLATE, "has changed since", edit(INDEX, store="0" * 64, checksum=None)
+    ),
+    "translate: index with an edited manifest": Case(TRANSLATE, "does not match its checksum", edit(INDEX, probes=1)),
     "translate: index cut": Case(TRANSLATE, "cut short", cut("store/index/*.faiss")),
     "translate: index of a newer format": Case(TRANSLATE, "lacuna index store", edit(INDEX, format=99)),
     "translate: k above the store": Case(f"{TRANSLATE} --k 1000000", "allowed is 1 to "),

@@ -116,7 +116,7 @@ def test_gaps_as_table_json_and_tsv(
         ([*EXPLAIN, "--html", "in.txt/why.html"], "--html: got in.txt/why.html"),
         ([*EXPLAIN, "--calibration", "store"], "not 'calibration'"),
         ([*EXPLAIN, "--k", "1000000"], "allowed is 1 to"),
-        ([*EXPLAIN, "--combiner", "c", "--k", "4"], "--k: given beside --combiner"),
+        ([*EXPLAIN, "--combiner", "c", "--k", "4"], "--k: given with --combiner"),
         (["explain", SENTENCE, "--model", "model"], "'--memory'"),
         ([*CALIBRATE, "--into", "store"], "already there and not empty"),
         ([*CALIBRATE[:-1], "one.tsv", "--into", "new"], "one.tsv: no such file"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import chdir
@@ -24,6 +25,9 @@ from unit.models.tiny_models import make_marian
 MEMORY = "--model model --memory store --device cpu --threads 1"
 
 
+SMALL = {"encoder_layers": 1, "decoder_layers": 1, "dimension": 16, "feed_forward": 32, "heads": 2}
+
+
 class Case(NamedTuple):
     """A command, the call of ``advance`` that is interrupted, and what the message says about the next run."""
 
@@ -37,7 +41,7 @@ CASES = {
     "build": Case("build corpus.tsv --model model --into new --shard-rows 100 --device cpu", 4, RESUMES),
     "margin": Case("margin bare", 1, RESUMES),
     "finetune": Case("finetune corpus.tsv --model model --into new --threads 1 --steps 9", 3, RESUMES),
-    "train": Case("train corpus.tsv --languages de-en --into new --steps 9 --threads 1", 1, RESUMES),
+    "train": Case("train corpus.tsv --languages de-en --into new --steps 9 --threads 1 --settings s.json", 2, RESUMES),
     "index": Case("index store --kind IVF4,Flat", 1, STARTS_OVER),
     "prune": Case("prune store --method random --ratio 0.5 --into new", 1, STARTS_OVER),
     "tune": Case(f"tune dev.tsv {MEMORY}", 1, STARTS_OVER),
@@ -59,6 +63,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_marian(Path("model"))
         write_pairs(Path("corpus.tsv"), make_pairs(40))
         write_pairs(Path("dev.tsv"), make_pairs(6, seed=1))
+        Path("s.json").write_text(json.dumps({"shape": {"vocabulary": 365, **SMALL}, "dev_pairs": 5}))
         Path("in.txt").write_text("Wir sehen.\nDrei Hunde.\n")
         model = load_model("model", device="cpu")
         for name in ("store", "bare"):
@@ -87,7 +92,7 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_verb_that_does_not_resume_leaves_nothing_and_says_so(
+def test_what_is_said_after_an_interrupt_is_true(
     name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     case, folder = CASES[name], tmp_path / "copy"

@@ -12,6 +12,7 @@ from lacuna.cli.render import BarProgress, print_json, print_table
 
 if TYPE_CHECKING:
     from lacuna.combiners.gate import GateManifest
+    from lacuna.fitting.fitters import FitReport
 
 _DEV_PAIRS = 2000
 
@@ -65,11 +66,7 @@ def fit(
         made = add_gate(model, memories, report.combiner, chosen, seed=seed, progress=BarProgress())
     if json:
         return print_json(report.as_json() | ({"gate": made.model_dump(mode="json")} if made else {}))
-    settings = ", ".join(f"{name} {value}" for name, value in report.manifest.settings.items())
-    typer.echo(
-        f"{into}: {combiner} with {settings}; dev perplexity {report.fitted.perplexity:.2f}, "
-        f"of the model alone {report.fitted.model_perplexity:.2f}"
-    )
+    _print_fit(into, combiner, report)
     if made:
         _print_gate(into / "gate", made)
 
@@ -95,6 +92,14 @@ def tune(
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return print_json({"best": found[0], "trials": found})
     print_table("Best settings on dev", names, rows[:10])
+
+
+def _print_fit(into: Path, combiner: str, report: FitReport) -> None:
+    settings = ", ".join(f"{name} {value}" for name, value in report.manifest.settings.items())
+    typer.echo(
+        f"{into}: {combiner} with {settings}; dev perplexity {report.fitted.perplexity:.2f}, "
+        f"of the model alone {report.fitted.model_perplexity:.2f}"
+    )
 
 
 def _print_gate(folder: Path, gate: GateManifest) -> None:

@@ -26,7 +26,7 @@ def margin(
         typer.Option(
             "--probes",
             "--nprobe",
-            help=with_default("Lists that are searched (--approximate)", "lacuna.margin.manifest:Approximate.probes"),
+            help=with_default("Lists that are searched (--approximate)", "lacuna.margin.storage:Approximate.nprobe"),
         ),
     ] = None,
     threads: Threads = None,

@@ -14,7 +14,7 @@ from lacuna.errors import SettingError
 
 if TYPE_CHECKING:
     from lacuna.analysis import PruningChoice
-    from lacuna.pruning import PruneReport
+    from lacuna.pruning import Plac, PruneReport
 
 # The value of --kind for a store without an index.
 NO_INDEX = "none"
@@ -67,13 +67,12 @@ def prune(
 
     use_threads(system.threads)
     settings = given(min_margin=min_margin, order=order, ngram=ngram, threshold=threshold, k=k)
+    choice = None
     if auto:
         if dev is None or ratio is not None or settings or method != "plac":
             raise SettingError("--auto chooses ratio and min_margin of plac: give --dev, and none of the others")
-        choice = _choose(store, dev, dev_pairs, system, seed)
-        if choice.pruner is None:
-            raise SettingError(f"{store}: nothing can be dropped without a significant loss on {dev}; use it as it is")
-        settings, ratio = {"min_margin": choice.pruner.min_margin}, choice.ratio
+        choice, pruner = _choose(store, dev, dev_pairs, system, seed)
+        settings, ratio = {"min_margin": pruner.min_margin}, choice.ratio
     report = prune_store(
         open_store(store),
         make_pruner(method, **settings),
@@ -85,18 +84,21 @@ def prune(
         progress=BarProgress(),
     )
     if json:
-        return print_json(report.as_json() | ({"choice": asdict(choice)} if auto else {}))
-    if auto:
+        return print_json(report.as_json() | ({"choice": asdict(choice)} if choice else {}))
+    if choice:
         _print_choice(choice)
     _print_report(report)
 
 
-def _choose(store: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> PruningChoice:
+def _choose(store: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> tuple[PruningChoice, Plac]:
     from lacuna.analysis import choose_pruning
     from lacuna.translator import open_memory
 
     chosen = system.read_pairs(dev, pairs)
-    return choose_pruning(system.load(), open_memory(store), chosen, seed=seed, progress=BarProgress())
+    choice = choose_pruning(system.load(), open_memory(store), chosen, seed=seed, progress=BarProgress())
+    if choice.pruner is None:
+        raise SettingError(f"{store}: nothing can be dropped without a significant loss on {dev}; use it as it is")
+    return choice, choice.pruner
 
 
 def _print_choice(choice: PruningChoice) -> None:

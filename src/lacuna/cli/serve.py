@@ -129,5 +129,5 @@ def _read_key(file: Path | None) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise SettingError(f"--api-key-file: {file} cannot be read ({error}); write the key into it") from error
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise SettingError("API key: got an empty one, or one with blanks; allowed is ASCII without blanks")
+        raise SettingError("API key: got none, or one with blanks; allowed is ASCII without blanks")
     return key

@@ -187,4 +187,4 @@ def partition(lengths: Sequence[int], blocks: Sequence[int], workers: int) -> li
                 groups.append([])
             groups[-1].append(block)
     parts = ([block[worker::workers] for block in group] for group in groups for worker in range(workers))
-    return [blocks for part in parts if (blocks := [block for block in part if block])]
+    return [filled for part in parts if (filled := [block for block in part if block])]

@@ -1,4 +1,4 @@
-"""Translation models: Hugging Face models behind one adapter, and training from scratch."""
+"""Translation models: Hugging Face models behind one adapter, training, tokenization and import."""
 
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model

@@ -23,7 +23,7 @@ from lacuna.errors import ModelError, SettingError
 from lacuna.models.directions import Direction, same_language
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
-from lacuna.models.padding import pad, run_alike
+from lacuna.models.padding import pad, run_bucketed
 from lacuna.models.teacher_forcing import LastLayer, TeacherForced, fits_positions, score_keys
 from lacuna.records import Languages
 
@@ -234,7 +234,7 @@ class Model:
             return output
 
         ids, mask = self._padded(sources)
-        return run_alike(run, ids, mask), mask
+        return run_bucketed(run, ids, mask), mask
 
     @torch.inference_mode()
     def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TeacherForced:

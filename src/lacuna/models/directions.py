@@ -1,6 +1,6 @@
-"""Language codes: from the plain code a user writes (``de``) to the one a tokenizer knows (``deu_Latn``).
+"""Directions: language codes, and how each family of models is set to translate from one language to another.
 
-Knows names and codes only: nothing of models, tokens or text.
+Users write plain codes (``de``); tokenizers have their own (``deu_Latn``, ``de_DE``). Knows nothing of weights.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SHORT.update({"cmn": "zh", "ara": "ar", "fas": "fa", "msa": "ms", "nor": "no", 
 
 
 def short_code(code: str) -> str | None:
-    """Give the two-letter code of ``deu_Latn``, ``de_DE``, ``deu`` or ``de``; ``None`` for what is no language here."""
+    """Return the two-letter code of ``deu_Latn``, ``de_DE``, ``deu`` or ``de``; ``None`` if it is not in the table."""
     base = code.partition("_")[0].lower()
     return base if base in NAMES else _SHORT.get(base)
 
@@ -62,7 +62,7 @@ def _with_script(code: str) -> str:
 
 
 def find_code(wanted: str, known: Collection[str], *, model: str) -> str:
-    """Find the code in ``known`` that means the language the user wrote.
+    """Return the code in ``known`` for the language that the user wrote.
 
     :param wanted: As the user wrote it: ``de``, or the tokenizer's own spelling (``deu_Latn``, ``de_DE``).
     :param known: Every code the tokenizer has.
@@ -82,7 +82,7 @@ def find_code(wanted: str, known: Collection[str], *, model: str) -> str:
 
 
 def _listed(known: Collection[str], at_most: int = 40) -> str:
-    """Write codes in one line; the two hundred of NLLB are cut, since nobody reads them in an error."""
+    """List codes in one line; the two hundred codes of NLLB are shortened."""
     codes = sorted(known)
     more = f" and {len(codes) - at_most} more" if len(codes) > at_most else ""
     return ", ".join(codes[:at_most]) + more
@@ -93,11 +93,11 @@ Asked = Languages | None
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What a model must be told to translate one way.
+    """Settings of a model for one direction.
 
-    :param languages: The direction, where the model or the user says it.
-    :param start_ids: Tokens every translation starts with; they are forced, never predicted.
-    :param source_prefix: Text put before every source sentence.
+    :param languages: The direction, if the model or the user names it.
+    :param start_ids: Tokens that every translation starts with; they are forced, never predicted.
+    :param source_prefix: Text before every source sentence.
     """
 
     languages: Languages | None
@@ -111,7 +111,7 @@ def _start_id(hf: PreTrainedModel, otherwise: int | None = None) -> int:
         if start is not None:
             return int(start)
     if otherwise is None:
-        raise ModelError("config.json has no decoder_start_token_id; add it, as the model was trained with")
+        raise ModelError("config.json has no decoder_start_token_id; add the one that the model was trained with")
     return otherwise
 
 
@@ -122,19 +122,19 @@ def _needed(asked: Asked, name: str) -> Languages:
 
 
 def _agreed(asked: Asked, source: str | None, target: str | None, name: str) -> Asked:
-    """Settle what a bilingual model says of itself with what the user says."""
+    """Check the direction that the user wrote against that of a bilingual model."""
     if asked is not None:
         for role, mine, said in (("from", source, asked.source), ("to", target, asked.target)):
             known = short_code(mine or "")
             if known is not None and short_code(said) not in (None, known):
                 raise ModelError(f"{name} translates {role} {mine}, not {said}; its direction is {source}-{target}")
         return asked
-    # A group of languages (ROMANCE, mul) is no direction a user could have meant.
+    # A group of languages (ROMANCE, mul) is not a direction.
     return Languages(source, target) if source and target and short_code(source) and short_code(target) else None
 
 
 def direct_marian(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
-    """Marian: one direction; models with several target languages want ``>>fr<<`` before the source text."""
+    """Marian: one direction; models with several target languages need ``>>fr<<`` before the source text."""
     languages = _agreed(asked, tokenizer.source_lang, tokenizer.target_lang, name)
     start = (_start_id(hf, hf.config.pad_token_id),)
     codes = [code[2:-2] for code in tokenizer.supported_language_codes]
@@ -145,18 +145,18 @@ def direct_marian(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked
 
 
 def direct_fsmt(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
-    """FSMT: one direction, written in the tokenizer's settings."""
+    """FSMT: one direction, named in the tokenizer's settings."""
     return Direction(_agreed(asked, tokenizer.src_lang, tokenizer.tgt_lang, name), (_start_id(hf),))
 
 
 def direct_m2m100(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
-    """M2M100 and NLLB: the source carries its tag, the translation starts with ``</s> tag``."""
+    """M2M100 and NLLB: the source has a language tag, the translation starts with ``</s> tag``."""
     languages, tag = _tagged(tokenizer, asked, name)
     return Direction(languages, (_start_id(hf), tag))
 
 
 def direct_mbart(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
-    """Start mBART with the tag alone and mBART-50, known by its tokenizer, with ``</s> tag``."""
+    """MBART starts with the tag alone; mBART-50, recognized by its tokenizer, with ``</s> tag``."""
     languages, tag = _tagged(tokenizer, asked, name)
     many_to_many = type(tokenizer).__name__.startswith("MBart50")
     return Direction(languages, (_start_id(hf, hf.config.eos_token_id), tag) if many_to_many else (tag,))
@@ -171,7 +171,7 @@ def _tagged(tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> tupl
 
 
 def language_tags(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
-    """Give the language codes of a multilingual tokenizer and the tokens that stand for them."""
+    """Return the language codes of a multilingual tokenizer and their token ids."""
     if hasattr(tokenizer, "lang_token_to_id"):  # M2M100, whose tokens are written __de__
         return {token.strip("_"): number for token, number in tokenizer.lang_token_to_id.items()}
     tag = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
@@ -181,12 +181,12 @@ def language_tags(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
 
 
 def direct_bart(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
-    """BART knows no languages; its targets are ``<s> text </s>`` after ``</s>``, so ``<s>`` is forced."""
+    """BART has no languages; its targets are ``<s> text </s>`` after ``</s>``, so ``<s>`` is forced."""
     return Direction(asked, (_start_id(hf, hf.config.eos_token_id), tokenizer.get_vocab()[tokenizer.bos_token]))
 
 
 def direct_t5(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
-    """T5 wants ``translate German to English:`` where its config lists such tasks, otherwise nothing."""
+    """T5 needs ``translate German to English:`` if its config lists such tasks, otherwise nothing."""
     start = (_start_id(hf, hf.config.pad_token_id),)
     tasks = getattr(hf.config, "task_specific_params", None) or {}
     if not any(task.startswith("translation_") for task in tasks):
@@ -197,8 +197,8 @@ def direct_t5(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: As
 
 
 def _t5_prefix(languages: Languages, name: str) -> str:
-    """Spell the prefix for a direction the config does not list: a fine-tuned T5 often keeps the old list."""
+    """Return the prefix for a direction that the config does not list: a fine-tuned T5 often keeps the old list."""
     source, target = (NAMES.get(short_code(code) or "") for code in (languages.source, languages.target))
     if source is None or target is None:
-        raise ModelError(f"{name} names languages in English, and {languages} has a code without a name here")
+        raise ModelError(f"{name} names languages in English, and no English name is known for a code of {languages}")
     return f"translate {source} to {target}: "

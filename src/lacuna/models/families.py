@@ -1,8 +1,7 @@
-"""What is peculiar to each kind of Hugging Face translation model, in one table.
+"""Differences between the families of Hugging Face translation models, in one table.
 
-The kinds differ in five ways only: which decoder output enters the output projection, the projection itself, the
-tokens a translation starts with, how a direction is told to the tokenizer, and how target text becomes tokens.
-Knows nothing of files, devices or batches.
+They differ in five ways: the decoder output that enters the output projection, the projection itself, the start tokens
+of a translation, how a direction is set, and how target text is tokenized. Knows nothing of files, devices or batches.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Projection:
 
 
 class Decoder(Protocol):
-    """A decoder that ends just before the output projection: its ``last_hidden_state`` holds the keys."""
+    """A decoder without the output projection: its ``last_hidden_state`` is the keys."""
 
     def __call__(
         self,
@@ -61,7 +60,7 @@ class Decoder(Protocol):
         past_key_values: object = None,
         use_cache: bool = False,
     ) -> Any:  # noqa: ANN401 - a transformers output object
-        """Run over target prefixes."""
+        """Run the decoder over target prefixes."""
 
 
 TargetEncoder = Callable[[Sequence[str]], list[list[int]]]
@@ -69,13 +68,13 @@ TargetEncoder = Callable[[Sequence[str]], list[list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How to use one kind of model.
+    """One family of models.
 
-    :param examples: Names a user may know it by, for the error that lists what is supported.
-    :param decoder: Finds the decoder that ends before the projection.
-    :param projection: Finds the output projection.
-    :param direct: Tells model and tokenizer the direction; raises where languages are needed and missing, or wrong.
-    :param target_encoder: Makes the function from target texts to subwords, without any special token.
+    :param examples: Well-known names, for the error that lists supported models.
+    :param decoder: Returns the decoder without the projection.
+    :param projection: Returns the output projection.
+    :param direct: Sets the direction of model and tokenizer; raises if languages are missing or wrong.
+    :param target_encoder: Returns a function from target texts to token ids, without special tokens.
     """
 
     examples: str
@@ -94,9 +93,9 @@ def _inner_decoder(hf: PreTrainedModel) -> Decoder:
 
 
 def _fsmt_decoder(hf: PreTrainedModel) -> Decoder:
-    """FSMT projects inside its decoder, so make a twin that shares every layer and projects nothing."""
-    twin = copy.copy(hf.model.decoder)
-    twin._modules = {**twin._modules, "output_projection": torch.nn.Identity()}
+    """FSMT projects inside its decoder, so make a copy that shares every layer but has no projection."""
+    copied = copy.copy(hf.model.decoder)
+    copied._modules = {**copied._modules, "output_projection": torch.nn.Identity()}
 
     def decode(
         *,
@@ -107,10 +106,10 @@ def _fsmt_decoder(hf: PreTrainedModel) -> Decoder:
         use_cache: bool = False,
     ) -> object:
         length = input_ids.shape[1]
-        # FSMT's own model leaves the causal mask out whenever use_cache is on, its default: the decoder then sees
-        # the future. With a cache there is one new token at a time and nothing to hide.
+        # FSMT omits the causal mask whenever use_cache is on, its default: the decoder then sees future tokens. With
+        # a cache there is one new token at a time, which needs no mask.
         causal = encoder_hidden_states.new_full((length, length), float("-inf")).triu(1)
-        return twin(
+        return copied(
             input_ids,
             encoder_hidden_states,
             encoder_attention_mask,
@@ -146,7 +145,7 @@ def _t5_projection(hf: PreTrainedModel) -> Projection:
 
 
 def _shared_tokenizer(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
-    # Unigram tokenizers (T5, mBART) have "</s>" and "<pad>" among their subwords, and find them in a user's text too.
+    # Unigram tokenizers (T5, mBART) have "</s>" and "<pad>" among their subwords and also match them in text.
     controls, unknown = (tokenizer.eos_token_id, tokenizer.pad_token_id), tokenizer.unk_token_id
 
     def encode(texts: Sequence[str]) -> list[list[int]]:
@@ -159,7 +158,7 @@ def _shared_tokenizer(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
 def _marian_targets(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
     if isinstance(tokenizer, WordTokenizer):
         return tokenizer.encode_targets
-    # The tokenizer's own target mode is a switch on the object, which two threads would turn under each other.
+    # The tokenizer's own target mode is a flag on the object, which is not thread-safe.
     vocabulary = tokenizer.target_encoder if tokenizer.separate_vocabs else tokenizer.encoder
     unknown = vocabulary[tokenizer.unk_token]
 
@@ -195,9 +194,9 @@ FAMILIES: dict[type[PreTrainedConfig], Family] = {
 
 
 def family_of(config: PreTrainedConfig, name: str) -> Family:
-    """Find the family by the exact config class: a subclass may compute something else."""
+    """Return the family of an exact config class: a subclass may compute something else."""
     family = FAMILIES.get(type(config))
     if family is None:
         supported = ", ".join(each.examples for each in FAMILIES.values())
-        raise ModelError(f"{name} is a {config.model_type} model, which cannot be used; supported are {supported}")
+        raise ModelError(f"{name} is a {config.model_type} model, which is not supported; supported are {supported}")
     return family

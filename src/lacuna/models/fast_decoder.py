@@ -1,7 +1,6 @@
-"""A decoder of our own for the families whose layers are built like BART's: Marian, FSMT, BART, mBART, M2M100.
+"""A fast decoder with its KV cache, for the families with BART-like layers: Marian, FSMT, BART, mBART, M2M100.
 
-Reads the weights from a model of transformers and brings them into the form that stepping wants. Knows nothing of what
-was decoded so far, nor of encoders, projections or scores.
+Reads the weights from a model of transformers. Knows nothing of encoders, projections or scores.
 """
 
 from __future__ import annotations
@@ -28,10 +27,11 @@ from lacuna.models.linears import join_linears
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the families differ.
+    """Differences between the families.
 
-    :param first_position: Finds the row of the table of positions that belongs to the first token.
-    :param norm_first: Whether a layer normalizes what it reads (and the decoder its output) rather than what it writes.
+    :param first_position: Returns the row of the position table for the first token.
+    :param norm_first: Whether layers normalize their input (pre-norm, with a final norm) instead of their output.
+    :param norm_embedding: Whether embeddings are normalized.
     :param scale_outside: Whether the decoder, not the embedding itself, scales embeddings.
     """
 
@@ -50,7 +50,7 @@ LAYOUTS: dict[type[PreTrainedConfig], Layout] = {
 }
 
 
-class _Norm:
+class _LayerNorm:
     __slots__ = ("_bias", "_eps", "_shape", "_weight")
 
     def __init__(self, module: nn.LayerNorm) -> None:
@@ -61,8 +61,8 @@ class _Norm:
         return F.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
 
 
-class _OwnAttention:
-    """Attention to what was written so far: query, key and value of a token come from one product."""
+class _SelfAttention:
+    """Self-attention; query, key and value of a token come from one product."""
 
     __slots__ = ("heads", "out", "query_key_value")
 
@@ -72,8 +72,8 @@ class _OwnAttention:
         self.out = join_linears(module.out_proj, int8=int8)
 
 
-class _SourceAttention:
-    """Attention to the source, whose keys and values are made once."""
+class _CrossAttention:
+    """Cross-attention; keys and values of the source are computed once."""
 
     __slots__ = ("heads", "key_value", "out", "query")
 
@@ -84,95 +84,97 @@ class _SourceAttention:
         self.out = join_linears(module.out_proj, int8=int8)
 
 
-class _Layer:
+class _DecoderLayer:
     __slots__ = ("activation", "cross", "fc1", "fc2", "norms", "own")
 
     def __init__(self, module: Any, int8: bool) -> None:  # noqa: ANN401 - one of five classes that share their names
-        self.own, self.cross = _OwnAttention(module.self_attn, int8), _SourceAttention(module.encoder_attn, int8)
+        self.own, self.cross = _SelfAttention(module.self_attn, int8), _CrossAttention(module.encoder_attn, int8)
         self.fc1, self.fc2 = join_linears(module.fc1, int8=int8), join_linears(module.fc2, int8=int8)
         self.activation = module.activation_fn
         norms = (module.self_attn_layer_norm, module.encoder_attn_layer_norm, module.final_layer_norm)
-        self.norms = tuple(_Norm(norm) for norm in norms)
+        self.norms = tuple(_LayerNorm(norm) for norm in norms)
 
 
 class FastDecoder:
-    """The weights of a decoder, ready for stepping; shared by all searches with its model."""
+    """Prepared weights of a decoder, shared by all searches with its model."""
 
     def __init__(self, hf: PreTrainedModel, layout: Layout, int8: bool = False) -> None:
         decoder = hf.model.decoder
-        self.layers = [_Layer(layer, int8) for layer in decoder.layers]
+        self.layers = [_DecoderLayer(layer, int8) for layer in decoder.layers]
         self.norm_first = layout.norm_first
         self._decoder = decoder
         self._first_position = layout.first_position(decoder)
         self._scale: float = decoder.embed_scale if layout.scale_outside else 1.0
-        self._embedding_norm = _Norm(decoder.layernorm_embedding) if layout.norm_embedding else None
-        self.final_norm = _Norm(decoder.layer_norm) if layout.norm_first else None
+        self._embedding_norm = _LayerNorm(decoder.layernorm_embedding) if layout.norm_embedding else None
+        self.final_norm = _LayerNorm(decoder.layer_norm) if layout.norm_first else None
 
     @classmethod
-    def fitting(cls, hf: PreTrainedModel, *, int8: bool = False) -> FastDecoder | None:
-        """Prepare a model's decoder, or give ``None`` where only transformers itself can run it.
+    def prepare(cls, hf: PreTrainedModel, *, int8: bool = False) -> FastDecoder | None:
+        """Prepare a model's decoder; return ``None`` if only transformers can run it.
 
-        :param int8: With 8-bit weights.
+        :param int8: Use int8 weights.
         """
         layout = LAYOUTS.get(type(hf.config))
         if layout is None:
             return None
         decoder = hf.model.decoder
-        # An adapter (LoRA) or a quantizer puts layers of its own in place of plain ones.
+        # LoRA adapters and quantizers replace plain layers by their own.
         plain = all(_plain(module) for module in decoder.layers.modules())
-        # With an odd filler token the table of positions is too short, and transformers makes it grow on the way.
+        # With an unusual padding id the position table is too short, and transformers extends it during decoding.
         needed = layout.first_position(decoder) + hf.config.max_position_embeddings
         return cls(hf, layout, int8) if plain and len(_positions(decoder)) >= needed else None
 
     def embed(self, tokens: torch.Tensor, position: int) -> torch.Tensor:
-        """Embed tokens ``(rows,)`` that all stand at one position."""
+        """Embed tokens ``(rows,)`` that all have the same position."""
         where = _positions(self._decoder)[position + self._first_position]
         embedded = self._decoder.embed_tokens(tokens) * self._scale + where
         return embedded if self._embedding_norm is None else self._embedding_norm(embedded)
 
 
 def _positions(decoder: Any) -> torch.Tensor:  # noqa: ANN401 - one of five classes that share their names
-    """Find the table of positions; M2M100 keeps it in a buffer, under another name."""
+    """Return the position table; M2M100 keeps it in a buffer, under another name."""
     table = decoder.embed_positions
     positions: torch.Tensor = table.weights if hasattr(table, "weights") else table.weight
     return positions
 
 
 def _plain(module: nn.Module) -> bool:
-    """Tell whether a module computes what its name says: no subclass stands in for a linear layer or a norm."""
+    """Return whether a module is a plain linear layer, a plain norm, or has no weight."""
     for kind in (nn.Linear, nn.LayerNorm):
         if isinstance(module, kind):
             return type(module) is kind
     return not hasattr(module, "weight")
 
 
-# Caches grow by so many tokens at a time.
+# Caches grow by this many tokens at a time.
 _GROWTH = 16
 
 
 class FastCache:
-    """What a :class:`FastDecoder` has seen so far, for all rows."""
+    """KV cache of a :class:`FastDecoder`, for all rows."""
 
     def __init__(self, decoder: FastDecoder, encoded: torch.Tensor, mask: torch.Tensor) -> None:
         self._decoder = decoder
-        self._groups = [_Group(decoder, encoded, mask)]
+        self._groups = [_CacheGroup(decoder, encoded, mask)]
 
     def begin(self, start_ids: Sequence[int]) -> torch.Tensor:
-        """Decode the forced start, one row for each sentence; give the keys."""
+        """Decode the forced start, one row per sentence; return the keys."""
         [group] = self._groups
         same = torch.arange(group.rows, device=group.device)
         steps = [self.step(same, torch.full_like(same, token)) for token in start_ids]
         return steps[-1]
 
     def join(self, other: FastCache) -> None:
-        """Take over the rows of another memory, after these."""
+        """Append the rows of another cache."""
         self._groups += other._groups
 
     def step(self, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Go on with ``tokens`` after ``rows``, which are in the order of the groups; give the keys."""
+        """Append ``tokens`` to ``rows``, which are in the order of the groups; return the keys."""
         counts = self._select(rows)
         decoder, groups = self._decoder, self._groups
-        x = _joined(decoder.embed(part, group.length) for part, group in zip(tokens.split(counts), groups, strict=True))
+        x = _concatenate(
+            decoder.embed(part, group.length) for part, group in zip(tokens.split(counts), groups, strict=True)
+        )
         for number in range(len(decoder.layers)):
             x = self._run_layer(number, x, counts)
         for group in groups:
@@ -180,7 +182,7 @@ class FastCache:
         return x if decoder.final_norm is None else decoder.final_norm(x)
 
     def _select(self, rows: torch.Tensor) -> list[int]:
-        """Make ``rows`` the rows of all groups, drop those that have none, and tell how many each one has now."""
+        """Select ``rows`` from all groups and drop empty groups; return the number of rows of each."""
         if len(self._groups) == 1:
             self._groups[0].select(rows)
             return [len(rows)]
@@ -200,29 +202,29 @@ class FastCache:
     def _run_layer(self, number: int, x: torch.Tensor, counts: list[int]) -> torch.Tensor:
         layer = self._decoder.layers[number]
 
-        def read_own(y: torch.Tensor) -> torch.Tensor:
+        def self_attention(y: torch.Tensor) -> torch.Tensor:
             made = layer.own.query_key_value(y).view(len(y), 3, layer.own.heads, -1)
             parts = zip(self._groups, made.split(counts), strict=True)
-            return layer.own.out(_joined(group.read_own(number, part) for group, part in parts))
+            return layer.own.out(_concatenate(group.attend_self(number, part) for group, part in parts))
 
-        def read_source(y: torch.Tensor) -> torch.Tensor:
+        def cross_attention(y: torch.Tensor) -> torch.Tensor:
             parts = zip(self._groups, layer.cross.query(y).split(counts), strict=True)
-            return layer.cross.out(_joined(group.read_source(number, part) for group, part in parts))
+            return layer.cross.out(_concatenate(group.attend_source(number, part) for group, part in parts))
 
-        def think(y: torch.Tensor) -> torch.Tensor:
+        def feed_forward(y: torch.Tensor) -> torch.Tensor:
             return layer.fc2(layer.activation(layer.fc1(y)))
 
-        blocks: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (read_own, read_source, think)
+        blocks: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (self_attention, cross_attention, feed_forward)
         for block, norm in zip(blocks, layer.norms, strict=True):
             x = x + block(norm(x)) if self._decoder.norm_first else norm(x + block(x))
         return x
 
 
-class _Group:
-    """The caches of sentences that began together, so that all their rows are equally long.
+class _CacheGroup:
+    """KV cache of sentences that started together, so that all their rows have the same length.
 
-    :param encoded: (sentences, source, width).
-    :param mask: Where a source has tokens: (sentences, source).
+    :param encoded: Encoder output: (sentences, source, width).
+    :param mask: Attention mask of the sources: (sentences, source).
     """
 
     def __init__(self, decoder: FastDecoder, encoded: torch.Tensor, mask: torch.Tensor) -> None:
@@ -236,60 +238,60 @@ class _Group:
         self.length = 0
         heads = decoder.layers[0].own.heads
         shape = (2, len(mask), heads, 0, encoded.shape[-1] // heads)
-        self._own = [encoded.new_empty(shape) for _ in decoder.layers]  # (keys and values, rows, heads, room, head)
+        self._own = [encoded.new_empty(shape) for _ in decoder.layers]  # (keys and values, rows, heads, capacity, head)
         self._spare = encoded.new_empty(0)
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self._owners)
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """Device of the cache."""
         return self._owners.device
 
-    def read_own(self, number: int, made: torch.Tensor) -> torch.Tensor:
-        """Let each row look at what it wrote so far: ``(rows, width)``.
+    def attend_self(self, number: int, made: torch.Tensor) -> torch.Tensor:
+        """Run the self-attention of each row: ``(rows, width)``.
 
-        :param number: Of the layer.
-        :param made: The new token's query, key and value; the last two are kept: (rows, 3, heads, head).
+        :param number: Number of the layer.
+        :param made: The new token's query, key and value; key and value are cached: (rows, 3, heads, head).
         """
         cache = self._own[number]
         cache[:, :, :, self.length] = made[:, 1:].transpose(0, 1)
         keys, values = cache[:, :, :, : self.length + 1]
         return F.scaled_dot_product_attention(made[:, 0, :, None], keys, values).flatten(1)
 
-    def read_source(self, number: int, queries: torch.Tensor) -> torch.Tensor:
-        """Let each row look at its source: ``(rows, width)`` in and out; each sentence's rows stand together."""
+    def attend_source(self, number: int, queries: torch.Tensor) -> torch.Tensor:
+        """Run the cross-attention of each row, ``(rows, width)`` in and out; rows of a sentence are adjacent."""
         keys, values = self._sources[number]
         split = queries.view(self._sentences, -1, keys.shape[1], keys.shape[-1]).transpose(1, 2)
         read = F.scaled_dot_product_attention(split, keys, values, attn_mask=self._mask)
         return read.transpose(1, 2).reshape(len(queries), -1)
 
     def select(self, rows: torch.Tensor) -> None:
-        """Make ``rows`` the rows of all caches, with room for a token more."""
+        """Select ``rows`` in all caches, with capacity for another token."""
         if self.length == self._own[0].shape[3]:
             self._own = [F.pad(cache, (0, 0, 0, _GROWTH)) for cache in self._own]
         if len(rows) == len(self._owners) and torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             return
         for number, cache in enumerate(self._own):
-            chosen = self._room((2, len(rows), *cache.shape[2:]), cache)
+            chosen = self._buffer((2, len(rows), *cache.shape[2:]), cache)
             torch.index_select(cache, 1, rows, out=chosen)
-            # What one layer leaves behind is where the next one goes.
+            # The old buffer of this layer is the new one of the next.
             self._own[number], self._spare = chosen, cache
         owners = self._owners[rows]
         if not torch.equal(owners, self._owners):
             self._select_sentences(owners)
 
-    def _room(self, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    def _buffer(self, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
         needed = torch.Size(shape).numel()
         if self._spare.numel() < needed:
             return like.new_empty(shape)
         return self._spare.view(-1)[:needed].view(shape)
 
     def _select_sentences(self, owners: torch.Tensor) -> None:
-        """Keep the sentences that still have rows; where those are not equally many, give each row its own copy."""
+        """Keep the sentences that still have rows; if they have unequal numbers of rows, each row gets its own copy."""
         kept = owners.unique_consecutive()
         if len(owners) % len(kept) or not torch.equal(owners, kept.repeat_interleave(len(owners) // len(kept))):
             kept = owners
@@ -300,13 +302,13 @@ class _Group:
         self._owners = torch.arange(len(kept), device=kept.device).repeat_interleave(len(owners) // len(kept))
 
 
-def _joined(parts: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Put the rows of all groups together; mostly there is but one."""
+def _concatenate(parts: Iterable[torch.Tensor]) -> torch.Tensor:
+    """Concatenate the rows of all groups; mostly there is only one."""
     listed = list(parts)
     return listed[0] if len(listed) == 1 else torch.cat(listed)
 
 
 def _heads(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """Split ``(batch, length, width)`` into ``(batch, heads, length, head)``, laid out for reading."""
+    """Split ``(batch, length, width)`` into contiguous ``(batch, heads, length, head)``."""
     split: torch.Tensor = x.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous()
     return split

@@ -1,8 +1,7 @@
-"""One hash that says which model a store was built with.
+"""Fingerprint of a model: a hash of everything that its keys depend on.
 
-It covers what decides a key: the weights, the settings that change the computation, and the vocabulary. It does not
-depend on the file format, on where the model lies, on the library that saved it, or on the languages asked for.
-Knows nothing of stores.
+It covers the weights, the settings that change the computation, and the vocabulary. It does not depend on the file
+format, the path, the library version that saved the model, or the direction. Knows nothing of stores.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from lacuna.models.tokenization import WordTokenizer
 
-# Settings that change what the same weights compute. A list of what counts, not of what does not: a new version of
-# transformers adds fields, and a fingerprint must outlive it. Sizes show in the shapes of the weights.
+# Settings that change what the same weights compute. The list is explicit, because new versions of transformers add
+# fields and a fingerprint must stay the same. Sizes are covered by the shapes of the weights.
 _DECIDING = (
     "model_type",
     "activation_function",
@@ -56,7 +55,7 @@ def _weight_lines(hf: PreTrainedModel) -> Iterator[str]:
 
 
 def _recomputed(hf: PreTrainedModel) -> set[str]:
-    """Name the weights that are computed, not learned: their last bit depends on the machine, FSMT's also grow."""
+    """Return the weights that are computed, not learned: their last bit depends on the machine, and FSMT's grow."""
     sinusoidal = (name for name, module in hf.named_modules() if "Sinusoidal" in type(module).__name__)
     return {f"{name}.weight" for name in sinusoidal}
 
@@ -74,7 +73,7 @@ def _config_lines(config: PreTrainedConfig) -> Iterator[str]:
 
 
 def _tokenizer_lines(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
-    """Give the vocabulary, and beside it whatever decides how text is cut: merges, scores, sentencepiece models."""
+    """Yield the vocabulary, and all that decides how text is tokenized: merges, scores, sentencepiece models."""
     yield f"vocabulary {_hash_json(sorted(tokenizer.get_vocab().items()))}"
     for name in ("target_encoder", "encoder", "decoder"):  # FSMT and Marian may have a vocabulary for each side
         vocabulary = getattr(tokenizer, name, None)
@@ -83,7 +82,7 @@ def _tokenizer_lines(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
     if hasattr(tokenizer, "bpe_ranks"):
         yield f"merges {_hash_json(sorted(tokenizer.bpe_ranks.items(), key=lambda pair: pair[1]))}"
     if isinstance(tokenizer, WordTokenizer):
-        for name, content in sorted(tokenizer.word_pieces.files.items()):
+        for name, content in sorted(tokenizer.word_bpe.files.items()):
             yield f"{name} {hashlib.sha256(content).hexdigest()}"
     for name in ("spm_source", "spm_target", "sp_model"):
         if hasattr(tokenizer, name):

@@ -1,7 +1,7 @@
-"""Linear layers made for stepping: the same product in the form that is quickest for few rows and fixed weights.
+"""Linear layers for decoding: the same product in the form that is fastest for few rows and fixed weights.
 
-Three forms: the weights as they are; packed once for oneDNN, which pays for a projection onto a vocabulary on a CPU;
-and 8-bit integers, which are quicker still but round. Knows nothing of what a layer is for.
+Three forms: plain weights; weights packed once for oneDNN, which pays off for the output projection on a CPU; and int8
+weights, which are faster still but rounded. Knows nothing of what a layer is for.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from lacuna.errors import ModelError
 
 Linear = Callable[[torch.Tensor], torch.Tensor]
 
-# Below so many outputs, packing at every call costs next to nothing.
+# With fewer outputs, packing at every call costs almost nothing.
 _WORTH_PACKING = 4096
 _LARGEST_CODE = 127
 
 
 def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, *, int8: bool = False) -> Linear:
-    """Give the quickest form of ``x @ weight.T + bias`` for ``(rows, inputs)``.
+    """Return the fastest form of ``x @ weight.T + bias`` for inputs ``(rows, inputs)``.
 
     :param weight: (outputs, inputs).
-    :param int8: Round the weights to 8 bits, and each call's inputs as well; on a CPU only.
+    :param int8: Round weights and inputs to 8 bits; on a CPU only.
     """
     if int8 and not can_use_int8():
-        raise ModelError("int8: this build of torch has no 8-bit layers; leave int8 out, or use torch 2.13")
+        raise ModelError("int8: this build of torch has no int8 layers; leave int8 out, or use torch 2.13")
     on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     if on_cpu and int8:
         return _Int8(weight, bias)
@@ -41,7 +41,7 @@ def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, *, int8: bool =
 
 
 def join_linears(*modules: nn.Linear, int8: bool = False) -> Linear:
-    """Give layers that read the same input as one; their outputs stand side by side."""
+    """Fuse layers with the same input into one; its output is the concatenation of theirs."""
     if len(modules) == 1:
         return make_linear(modules[0].weight, modules[0].bias, int8=int8)
     weight = torch.cat([module.weight for module in modules])
@@ -52,9 +52,9 @@ def join_linears(*modules: nn.Linear, int8: bool = False) -> Linear:
 
 
 def with_int8_layers(module: nn.Module) -> nn.Module:
-    """Copy a module, with 8-bit layers in place of its linear ones; what is no such layer is shared with it."""
+    """Copy a module with its linear layers replaced by int8 ones; all other weights are shared."""
     shared = {id(part): part for part in (*module.parameters(), *module.buffers())}
-    copied = copy.deepcopy(module, shared)  # what the memo holds is not copied
+    copied = copy.deepcopy(module, shared)  # deepcopy does not copy what its memo holds
     for parent in list(copied.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
@@ -63,19 +63,19 @@ def with_int8_layers(module: nn.Module) -> nn.Module:
 
 
 class Int8Linear(nn.Module):
-    """Stands in for a linear layer inside a module of transformers."""
+    """Int8 replacement of a linear layer inside a module of transformers."""
 
     def __init__(self, module: nn.Linear) -> None:
         super().__init__()
         self._linear = _Int8(module.weight, module.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply."""
+        """Apply the layer."""
         return self._linear(x)
 
 
 class _Plain:
-    """The parameters as they are; reading them from modules at every step would cost more than small products."""
+    """Plain weights, held directly: reading them from a module at every step costs more than a small product."""
 
     __slots__ = ("_bias", "_weight")
 
@@ -87,7 +87,7 @@ class _Plain:
 
 
 class _Packed:
-    """Weights in the layout that oneDNN multiplies with; plain products bring them into it at every call."""
+    """Weights in oneDNN's blocked layout; a plain product converts them at every call."""
 
     __slots__ = ("_bias", "_weight")
 
@@ -100,7 +100,7 @@ class _Packed:
 
 
 class _Int8:
-    """Each output's weights on a grid of 255 numbers of their own; inputs on a grid found at every call."""
+    """Int8 weights with one scale per output; inputs are quantized dynamically at every call."""
 
     __slots__ = ("_packed",)
 
@@ -108,22 +108,22 @@ class _Int8:
         exact = weight.detach().float().contiguous()
         scales = (exact.abs().amax(1) / _LARGEST_CODE).clamp(min=torch.finfo(torch.float32).tiny)
         zeros = torch.zeros(len(exact), dtype=torch.long)
-        with warnings.catch_warnings():  # these are to go from torch, which has nothing as quick in their place yet
+        with warnings.catch_warnings():  # deprecated in torch, which has no replacement as fast yet
             warnings.simplefilter("ignore", UserWarning)
             codes = torch.quantize_per_channel(exact, scales.double(), zeros, 0, torch.qint8)
         self._packed: Any = torch.ops.quantized.linear_prepack(codes, None if bias is None else bias.detach().float())
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        # Half the range of the inputs: without it, sums of 16 bits may overflow on processors that lack VNNI.
+        # reduce_range: without it, 16-bit sums may overflow on processors without VNNI.
         product: torch.Tensor = torch.ops.quantized.linear_dynamic(x, self._packed, True)
         return product
 
 
 def can_use_int8() -> bool:
-    """Tell whether this build of torch has 8-bit layers."""
+    """Return whether this build of torch has int8 layers."""
     return hasattr(torch, "quantize_per_channel") and hasattr(torch.ops.quantized, "linear_dynamic")
 
 
 def _can_pack() -> bool:
-    """Tell whether this build of torch has what packing needs; it is not part of torch's promises."""
+    """Return whether this build of torch can pack weights; the function is not part of its public API."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -1,8 +1,7 @@
-"""Loading a Hugging Face translation model from a folder or the hub.
+"""Load a Hugging Face translation model from a folder or the hub.
 
-Every way this can go wrong ends in one :class:`~lacuna.errors.ModelError` of one line. No code from a model's folder is
-ever run: only configs, safetensors, and torch weights read with ``weights_only``. Knows nothing of the bundled model
-but where it would be.
+Every failure is a :class:`~lacuna.errors.ModelError` of one line. No code from a model's folder is ever run: only
+configs, safetensors, and torch weights with ``weights_only`` are read. Of the bundled model, it knows only the path.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from transformers import (
     AutoConfig,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
+    FSMTConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -28,12 +28,12 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
-from lacuna.errors import ModelError, SettingError
+from lacuna.errors import ModelError, SettingError, needs_extra
 from lacuna.models.adapter import Model
 from lacuna.models.directions import Direction
 from lacuna.models.families import FAMILIES, family_of
 from lacuna.models.fingerprint import fingerprint_of
-from lacuna.models.tokenization import WordPieces, WordTokenizer
+from lacuna.models.tokenization import WordBpe, WordTokenizer
 from lacuna.models.tokenization.tokenizer import WORDS_FILE, read_files
 from lacuna.records import Languages
 
@@ -48,25 +48,25 @@ def load_model(
     languages: Languages | None = None,
     precision: str = "float32",
 ) -> Model:
-    """Load a translation model, ready to use and frozen.
+    """Load a translation model, frozen and in eval mode.
 
     :param name_or_path: A folder, or a name on the Hugging Face hub; ``None`` for the bundled German-English model.
     :param device: ``auto`` (a CUDA GPU if there is one, otherwise the CPU), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
-    :param languages: The direction; needed by multilingual models, checked against what others say of themselves.
+    :param languages: The direction; required by multilingual models, and checked for bilingual ones.
     :param precision: ``float32``, or on a GPU also ``float16`` and ``bfloat16``; keys are float32 in any case.
     """
     name, place = _resolve(name_or_path)
     where = _device(device)
     dtype = _precision(precision, where)
-    with _quiet():
+    with quiet_transformers():
         config = _load_config(name, place)
         family = family_of(config, name)
-        tokenizer = _load_tokenizer(name, place)
+        tokenizer = _load_tokenizer(name, place, config)
         hf = _load_weights(name, place, config)
         direction = family.direct(hf, tokenizer, languages, name)
     banned = _banned(hf)
     _set_generation_start(hf, direction)
-    # Taken at full precision, so that a store built in float16 on a GPU fits the same model on a CPU.
+    # Computed in full precision, so that a store built in float16 on a GPU matches the same model on a CPU.
     known = None if dtype is torch.float32 else fingerprint_of(hf, tokenizer)
     hf.train(False).requires_grad_(False).to(device=where, dtype=dtype)
     model = Model(name, where, hf, tokenizer, family, direction, banned, known)
@@ -75,7 +75,7 @@ def load_model(
 
 
 def _resolve(name_or_path: str | Path | None) -> tuple[str, str]:
-    """Give the name for messages and the place transformers shall read."""
+    """Return the name for messages, and the folder or hub name that transformers reads."""
     if name_or_path is None:
         if not BUNDLED.is_dir():
             raise ModelError("no model is bundled with this installation; give a folder or a hub name")
@@ -84,9 +84,9 @@ def _resolve(name_or_path: str | Path | None) -> tuple[str, str]:
     folder = Path(name_or_path).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file():
-            raise ModelError(f"{name} is no model folder: it has no config.json; give the folder a model was saved to")
+            raise ModelError(f"{name} is not a model folder: it has no config.json; give the folder of a saved model")
         return name, str(folder)
-    # What is not one or two plain words was meant as a path, and asking the hub for it would only blur the message.
+    # Anything else than one or two plain words was meant as a path; looking it up on the hub would only obscure that.
     is_hub_name = re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name)
     if isinstance(name_or_path, Path) or folder.exists() or not is_hub_name:
         found = "is a file" if folder.exists() else "does not exist"
@@ -107,7 +107,7 @@ def _device(asked: str) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in available or (device.index or 0) >= _count(device):
-        raise ModelError(f"device {asked!r} is not here; available: auto, {', '.join(available)}")
+        raise ModelError(f"device: got {asked!r}; available: auto, {', '.join(available)}")
     return device
 
 
@@ -130,7 +130,7 @@ def _load_config(name: str, place: str) -> PreTrainedConfig:
         if name != place or Path(place).is_dir():
             raise ModelError(f"{name}: config.json cannot be read ({_first_line(error)})") from error
         raise ModelError(
-            f"model {name!r}: no such folder, and the Hugging Face hub does not give it ({_first_line(error)}); "
+            f"model {name!r}: no such folder, and it cannot be read from the hub ({_first_line(error)}); "
             "check the name and the network, or give a folder"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
@@ -141,21 +141,24 @@ def _load_config(name: str, place: str) -> PreTrainedConfig:
     return config
 
 
-def _load_tokenizer(name: str, place: str) -> PreTrainedTokenizerBase:
-    wayout = "save the tokenizer into the same folder as the model"
+def _load_tokenizer(name: str, place: str, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
+    remedy = "save the tokenizer into the same folder as the model"
     if _has_file(place, WORDS_FILE):
         return _load_word_tokenizer(name, place)
+    if isinstance(config, FSMTConfig):
+        with needs_extra("bpe", f"the tokenizer of {name} (FSMT)"):
+            import sacremoses  # noqa: F401 - without it, transformers fails with advice of its own
     try:
-        # Text is text: a "</s>" or "<pad>" in a user's sentence must not end or blank it.
+        # A "</s>" or "<pad>" in a user's sentence is text, not a control token.
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             place, trust_remote_code=False, split_special_tokens=True
         )
-    except Exception as error:  # tokenizers fail with whatever their file readers raise, down to bare Exception
-        raise ModelError(f"{name}: its tokenizer cannot be loaded ({_first_line(error)}); {wayout}") from error
-    # Without files, some tokenizer classes come up with a vocabulary of special tokens only, and no complaint.
+    except Exception as error:  # tokenizers let any exception of their file readers through
+        raise ModelError(f"{name}: its tokenizer cannot be loaded ({_first_line(error)}); {remedy}") from error
+    # Without files, some tokenizer classes silently load a vocabulary of special tokens only.
     files = {*type(tokenizer).vocab_files_names.values(), "tokenizer.json"}
     if not any(_has_file(place, file) for file in sorted(files)):
-        raise ModelError(f"{name} has no tokenizer: none of {', '.join(sorted(files))} is there; {wayout}")
+        raise ModelError(f"{name} has no tokenizer: none of {', '.join(sorted(files))} is there; {remedy}")
     return tokenizer
 
 
@@ -165,7 +168,7 @@ def _load_word_tokenizer(name: str, place: str) -> WordTokenizer:
         return None if path is None else Path(path).read_bytes()
 
     try:
-        return WordTokenizer(WordPieces(read_files(read)))
+        return WordTokenizer(WordBpe(read_files(read)))
     except (ModelError, OSError) as error:
         raise ModelError(f"{name}: its tokenizer cannot be loaded ({str(error).splitlines()[0]})") from error
 
@@ -190,18 +193,18 @@ def _load_weights(name: str, place: str, config: PreTrainedConfig) -> PreTrained
         raise ModelError(
             f"{name}: its weights cannot be loaded ({_first_line(error)}); copy or download the model again"
         ) from error
-    # Sinusoids are computed anew. Anything else that is missing would be random numbers, and no one would know.
+    # Sinusoids are computed again. Any other missing weight would silently be random.
     sinusoids = {f"{path}.weight" for path, module in hf.named_modules() if "Sinusoidal" in type(module).__name__}
     missing = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])} - sinusoids)
     if missing:
         listed = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        raise ModelError(f"{name}: weights missing or of another shape: {listed}; copy or download the model again")
+        raise ModelError(f"{name}: weights are missing or have another shape: {listed}; download the model again")
     model: PreTrainedModel = hf
     return model
 
 
 def _banned(hf: PreTrainedModel) -> tuple[int, ...]:
-    """Tokens that are never generated: the filler, and single ones the model's own settings rule out."""
+    """Return the tokens that are never generated: padding, and single ``bad_words_ids`` of the model."""
     words = getattr(hf.generation_config, "bad_words_ids", None) or []
     return tuple(sorted({hf.config.pad_token_id, *(word[0] for word in words if len(word) == 1)}))
 
@@ -218,7 +221,7 @@ def _set_generation_start(hf: PreTrainedModel, direction: Direction) -> None:
 
 
 def _check_vocabulary(model: Model) -> None:
-    """Refuse a tokenizer with more tokens than the model has rows: it belongs to another model."""
+    """Refuse a tokenizer with more tokens than the model has embeddings: it belongs to another model."""
     rows = len(model.hf.get_input_embeddings().weight)  # type: ignore[arg-type]
     largest = max(model.tokenizer.get_vocab().values(), default=-1)
     if largest >= rows or max(model.start_ids) >= model.vocabulary_size:
@@ -233,8 +236,8 @@ def _first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers' notices and progress bars off stderr while loading, then put everything back."""
+def quiet_transformers() -> Iterator[None]:
+    """Suppress messages, warnings and progress bars of transformers, then restore its settings."""
     loggers = [logging.getLogger(name) for name in ("transformers", "huggingface_hub")]
     levels = [logger.level for logger in loggers]
     bar = transformers_logging.is_progress_bar_enabled()

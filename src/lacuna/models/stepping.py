@@ -1,7 +1,7 @@
-"""Running a model token by token, many unfinished translations at once.
+"""Decode many unfinished translations token by token, with a KV cache.
 
-Gives the keys and log-probabilities of the next token; which translations live on is the caller's choice. Knows nothing
-of beams, scores or neighbors: it fits the ``Scorer`` protocol of ``lacuna.decoding`` without knowing of it.
+Returns the keys and log-probabilities of the next token; the caller chooses which translations to continue. Implements
+the ``Scorer`` protocol of ``lacuna.decoding`` without importing it. Knows nothing of beams, scores or neighbors.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from lacuna.models.linears import Linear, make_linear, with_int8_layers
 
 
 class KVCache(Protocol):
-    """What a decoder has seen so far, for all rows."""
+    """Attention keys and values of all rows for the tokens decoded so far."""
 
     def step(self, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Go on with ``tokens`` after ``rows``, changing the memory; give the keys ``(rows, dimension)``."""
+        """Append ``tokens`` to ``rows`` and update the cache; return the keys ``(rows, dimension)``."""
 
 
 @dataclass(slots=True)
 class ModelState:
     """Unfinished translations.
 
-    :param keys: What the model would project to get the next token: the keys a memory is searched with.
+    :param keys: Input of the output projection for the next token; a memory is searched with it.
     """
 
     keys: torch.Tensor  # (rows, dimension)
-    memory: KVCache | None
+    cache: KVCache | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Forms:
-    """The weights of a model, made ready for stepping.
+class _PreparedWeights:
+    """The weights of a model, prepared for decoding.
 
-    :param decoder: ``None`` where only transformers can run it.
-    :param encoder: ``None`` where it is run as it is.
+    :param decoder: ``None`` if only transformers can run it.
+    :param encoder: ``None`` if the model's own is used.
     """
 
     decoder: FastDecoder | None
@@ -51,38 +51,38 @@ class _Forms:
     project: Linear
 
 
-def _forms_of(model: Model, int8: bool) -> _Forms:
-    """Make the forms once for each model: many translators may share it, and each form is another copy of weights."""
+def _prepared_weights(model: Model, int8: bool) -> _PreparedWeights:
+    """Prepare the weights once per model: many translators may share it, and each form is a copy of the weights."""
     name = "int8" if int8 else "float"
     if name not in model.forms:
         head = model.projection
-        model.forms[name] = _Forms(
-            FastDecoder.fitting(model.hf, int8=int8),
+        model.forms[name] = _PreparedWeights(
+            FastDecoder.prepare(model.hf, int8=int8),
             with_int8_layers(model.hf.get_encoder()) if int8 else None,
             make_linear(head.weight, head.bias, int8=int8),
         )
-    forms: _Forms = model.forms[name]
+    forms: _PreparedWeights = model.forms[name]
     return forms
 
 
 class ModelScorer:
     """Scores next tokens with a model: each source is encoded once, each target token decoded once.
 
-    :param fast: Use our own decoder step where the family has one; otherwise that of transformers.
-    :param int8: Round the weights to 8 bits: quicker on a CPU, and a little less exact. Where our own step does not
-        know the family, only encoder and projection.
+    :param fast: Use our own decoder for the families that it supports; otherwise that of transformers.
+    :param int8: Round the weights to 8 bits: faster on a CPU, and slightly less exact. For families without a fast
+        decoder, only encoder and projection are rounded.
     """
 
     def __init__(self, model: Model, *, fast: bool = True, int8: bool = False) -> None:
         self._model = model
-        forms = _forms_of(model, int8)
+        forms = _prepared_weights(model, int8)
         self._fast = forms.decoder if fast else None
         self._encoder = forms.encoder
         self._project = forms.project if fast else None
 
     @property
     def vocabulary_size(self) -> int:
-        """Columns of the scores."""
+        """Number of tokens that are scored."""
         return self._model.vocabulary_size
 
     @property
@@ -92,17 +92,17 @@ class ModelScorer:
 
     @property
     def banned_ids(self) -> tuple[int, ...]:
-        """Tokens that are never to be chosen."""
+        """Tokens that are never generated."""
         return self._model.banned_ids
 
     @property
     def max_new_tokens(self) -> int:
-        """The most tokens a translation can have besides its forced start."""
+        """Maximum number of tokens of a translation, without its forced start."""
         return self._model.max_length - len(self._model.start_ids)
 
     @property
     def joins(self) -> bool:
-        """Whether sentences may begin while others are under way; the caches of transformers are all of one length."""
+        """Whether continuous batching is possible; the rows of a transformers cache all have the same length."""
         return self._fast is not None
 
     @torch.inference_mode()
@@ -110,36 +110,36 @@ class ModelScorer:
         """Encode the sources and decode the forced start of each translation."""
         encoded, mask = self._model.encode(sources, self._encoder)
         if self._fast is None:
-            generic = HfCache(self._model, encoded, mask)
-            return ModelState(generic.begin(), generic)
-        memory = FastCache(self._fast, encoded, mask)
-        return ModelState(memory.begin(self._model.start_ids), memory)
+            cache = HfCache(self._model, encoded, mask)
+            return ModelState(cache.begin(), cache)
+        fast = FastCache(self._fast, encoded, mask)
+        return ModelState(fast.begin(self._model.start_ids), fast)
 
     @torch.inference_mode()
     def advance(self, state: ModelState, rows: torch.Tensor, tokens: torch.Tensor) -> ModelState:
-        """Go on: new row ``i`` is old row ``rows[i]`` followed by ``tokens[i]``. Uses the state up."""
-        memory, state.memory = state.memory, None
-        if memory is None:
-            raise ModelError("this state was advanced before; go on from the state that came of it")
-        return ModelState(memory.step(rows, tokens), memory)
+        """Return the state in which row ``i`` is the old row ``rows[i]`` plus ``tokens[i]``. Invalidates ``state``."""
+        cache, state.cache = state.cache, None
+        if cache is None:
+            raise ModelError("this state was advanced before; continue from the state that advance() returned")
+        return ModelState(cache.step(rows, tokens), cache)
 
     @torch.inference_mode()
     def join(self, state: ModelState, others: ModelState) -> ModelState:
-        """Go on with the rows of both; uses both up."""
-        memory, other = state.memory, others.memory
-        state.memory = others.memory = None
-        if not isinstance(memory, FastCache) or not isinstance(other, FastCache):
+        """Return a state with the rows of both. Invalidates both."""
+        cache, other = state.cache, others.cache
+        state.cache = others.cache = None
+        if not isinstance(cache, FastCache) or not isinstance(other, FastCache):
             raise ModelError("only states of our own decoder that were not advanced before can be joined")
-        memory.join(other)
-        return ModelState(torch.cat([state.keys, others.keys]), memory)
+        cache.join(other)
+        return ModelState(torch.cat([state.keys, others.keys]), cache)
 
     @torch.inference_mode()
     def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
-        """Give the log-probabilities of the next token, ``(rows, vocabulary)``; all rows are worth the same trouble."""
+        """Return the log-probabilities of the next token, ``(rows, vocabulary)``; ``score_gap`` is not used."""
         logits = self._logits(state.keys)
         if logits.device.type != "cpu":
             return logits.log_softmax(-1)
-        # In place: on a CPU, getting fresh memory of this size from the system takes longer than the arithmetic.
+        # In place: on a CPU, allocating this much memory takes longer than the arithmetic.
         return torch.log_softmax(logits, -1, out=logits)
 
     def _logits(self, keys: torch.Tensor) -> torch.Tensor:
@@ -150,24 +150,24 @@ class ModelScorer:
 
 
 class HfCache:
-    """The caches of transformers: fits every family."""
+    """KV cache of transformers; works with every family."""
 
     def __init__(self, model: Model, encoded: torch.Tensor, mask: torch.Tensor) -> None:
         self._model = model
         self._encoded = encoded  # (rows, source, width): of each row's sentence
         self._mask = mask  # (rows, source)
-        self._owners = torch.arange(len(mask), device=mask.device)  # which sentence each row belongs to
+        self._owners = torch.arange(len(mask), device=mask.device)  # the sentence of each row
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def begin(self) -> torch.Tensor:
-        """Decode the forced start, one row for each sentence."""
+        """Decode the forced start, one row per sentence; return the keys."""
         return self._decode(torch.tensor([self._model.start_ids] * len(self._mask), device=self._mask.device))
 
     def step(self, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """See :class:`KVCache`."""
         self._cache.self_attention_cache.reorder_cache(rows)  # type: ignore[arg-type]
         owners = self._owners[rows]
-        # Rows mostly move within their sentence, and what was read from the source need not be moved then.
+        # Rows mostly move within their sentence; the cross-attention cache then stays as it is.
         if not torch.equal(owners, self._owners):
             self._cache.cross_attention_cache.reorder_cache(rows)  # type: ignore[arg-type]
             self._encoded, self._mask = self._encoded[rows], self._mask[rows]

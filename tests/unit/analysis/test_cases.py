@@ -182,7 +182,7 @@ def test_corpus_cases_that_cannot_be(model: Model, measured: Store) -> None:
     margins = read_margins(measured)
     with pytest.raises(SettingError, match="count: got 0"):
         corpus_cases(model, measured, margins, 0)
-    with pytest.raises(StoreError, match="measured up to 20, 21 was asked for"):
+    with pytest.raises(StoreError, match="measured up to 20, but 21 is needed"):
         corpus_cases(model, measured, margins, below=21)
     assert corpus_cases(model, measured, margins, below=1).rows == ()  # no margin is 0
 

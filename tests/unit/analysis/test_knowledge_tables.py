@@ -24,11 +24,12 @@ from lacuna.datastore import build_store
 from lacuna.errors import CorpusError, IndexingError, LacunaWarning, SettingError
 from lacuna.index import build_index
 from lacuna.margin import read_margins
+from lacuna.margin.reference import reference_margins
 from lacuna.margin.storage import write_margins
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.translator import Memory
-from unit.margin.stores import make_store, true_query_margins
+from unit.margin.stores import make_store
 
 DEV = [
     SentencePair("Der Mann liest ein Buch.", "The man is reading a book.", Origin("dev", "1")),
@@ -118,7 +119,7 @@ def told(model: Model, memory: Memory) -> list[tuple[int, bool]]:
     for pair in DEV:
         target = model.encode_targets([pair.target])
         forced = model.teacher_force(model.encode_sources([pair.source]), target)
-        margins = true_query_margins(keys, store.known, forced.keys.numpy(), 32)
+        margins = reference_margins(keys, store.known, 32, forced.keys.numpy())
         right = [said == token for said, token in zip(forced.predictions.tolist(), target[0], strict=True)]
         rows += zip(margins, right, strict=True)
     return rows

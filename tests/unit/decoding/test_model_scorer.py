@@ -191,7 +191,7 @@ def test_translations_end_where_the_model_has_no_more_positions(zoo: Zoo) -> Non
 
 
 def test_families_built_like_bart_have_the_fast_step(model: Model) -> None:
-    assert (FastDecoder.fitting(model.hf) is not None) == (type(model.hf.config) in LAYOUTS)
+    assert (FastDecoder.prepare(model.hf) is not None) == (type(model.hf.config) in LAYOUTS)
 
 
 def test_a_model_with_other_layers_goes_the_general_way(zoo: Zoo, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_model_with_other_layers_goes_the_general_way(zoo: Zoo, tmp_path: Path
     odd = Odd(first.fc1.in_features, first.fc1.out_features)
     odd.load_state_dict(first.fc1.state_dict())
     first.fc1 = odd
-    assert FastDecoder.fitting(model.hf) is None
+    assert FastDecoder.prepare(model.hf) is None
     after = search(ModelScorer(model), model.encode_sources(SOURCES), BeamSettings(2, max_new_tokens=5))
     assert [[h.tokens for h in each] for each in after] == [[h.tokens for h in each] for each in before]
 

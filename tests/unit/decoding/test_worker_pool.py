@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lacuna.decoding import BatchCapacity, BeamSettings, WorkerPool, decode_all, decode_blocks, search
 from lacuna.decoding.worker_pool import partition
-from unit.decoding.scripted import Prefixes, Scripted
+from unit.decoding.scripted import Scripted
 
 
 @given(
@@ -122,41 +122,34 @@ def test_decoding_block_by_block_finds_what_single_sentences_find(pool: WorkerPo
     sources = [[seed] * (1 + seed % 7) for seed in range(60)]
     scorer, chosen = Scripted(20, eos_bonus=1.0), BeamSettings(3, max_new_tokens=10)
     groups = list(decode_blocks(scorer, sources, chosen, [5, 12, 100], BatchCapacity(8), pool=pool))
-    assert len(groups) > 2
     alone = [search(scorer, [source], chosen)[0] for source in sources]
     assert [hypotheses for group in groups for hypotheses in group] == alone
 
 
-class Stepping(Scripted):
-    """Counts the steps of all searches."""
-
-    steps: list[int]
-
-    def score(self, state: Prefixes, behind: torch.Tensor | None = None) -> torch.Tensor:
-        self.steps[0] += 1
-        return super().score(state)
-
-
 @pytest.mark.parametrize("pool", [None, WorkerPool(2)])
-def test_the_first_block_comes_long_before_the_last(pool: WorkerPool | None) -> None:
-    scorer = Stepping(20, eos_bonus=1.0)
-    object.__setattr__(scorer, "steps", [0])
-    sources = [[seed] for seed in range(400)]
-    found = decode_blocks(scorer, sources, BeamSettings(2, max_new_tokens=10), [8, 392], BatchCapacity(8), pool=pool)
-    next(found)
-    early = scorer.steps[0]
-    list(found)
-    assert early < scorer.steps[0] / 4
+def test_the_first_results_come_while_the_search_is_running(pool: WorkerPool | None) -> None:
+    arrived, ended = threading.Event(), list[int]()
+
+    def wait_for_the_first_result(count: int) -> None:
+        ended.append(count)
+        assert sum(ended) < 200 or arrived.wait(60), "200 of 400 sentences have ended, and no result has come"
+
+    scorer, sources = Scripted(20, eos_bonus=1.0), [[seed] for seed in range(400)]
+    settings, capacity = BeamSettings(2, max_new_tokens=10), BatchCapacity(8)
+    found = decode_blocks(
+        scorer, sources, settings, [8, 392], capacity, pool=pool, on_finished=wait_for_the_first_result
+    )
+    first = next(found)
+    arrived.set()
+    assert len(first) + sum(map(len, found)) == 400
 
 
 def test_a_search_ends_soon_after_its_consumer_is_gone() -> None:
-    scorer = Stepping(20, eos_bonus=1.0)
-    object.__setattr__(scorer, "steps", [0])
-    sources = [[seed] for seed in range(2000)]
-    chosen = BeamSettings(2, max_new_tokens=10)
-    found = decode_blocks(scorer, sources, chosen, [8, 1992], BatchCapacity(8), pool=WorkerPool(2))
+    ended: list[int] = []
+    scorer, sources = Scripted(20, eos_bonus=1.0), [[seed] for seed in range(8000)]
+    settings, capacity = BeamSettings(2, max_new_tokens=10), BatchCapacity(8)
+    found = decode_blocks(scorer, sources, settings, [8, 7992], capacity, pool=WorkerPool(2), on_finished=ended.append)
     next(found)
     found.close()
-    after = scorer.steps[0]
-    assert after < 400
+    assert sum(ended) < 4000
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lacuna-worker")]

@@ -207,8 +207,8 @@ def test_the_bundled_model_is_the_default(monkeypatch: pytest.MonkeyPatch, zoo: 
 
 def test_a_hub_name_without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    message = refusal("nobody/no-such-model")
-    assert message.startswith("model 'nobody/no-such-model': no such folder, and the Hugging Face hub does not give it")
+    message = refusal("someone/no-such-model")
+    assert message.startswith("model 'someone/no-such-model': no such folder, and it cannot be read from the hub")
     assert message.endswith("check the name and the network, or give a folder")
 
 
@@ -264,7 +264,7 @@ def test_missing_weights_are_not_made_up(zoo: Zoo, tmp_path: Path) -> None:
     state = {n: w for n, w in zoo.model("bart").hf.state_dict().items() if "fc1" not in n}
     (folder / "model.safetensors").unlink()
     torch.save(state, folder / "pytorch_model.bin")
-    assert "weights missing or of another shape: model.decoder.layers.0.fc1.bias" in refusal(folder)
+    assert "weights are missing or have another shape: model.decoder.layers.0.fc1.bias" in refusal(folder)
 
 
 def test_weights_of_another_shape(zoo: Zoo, tmp_path: Path) -> None:

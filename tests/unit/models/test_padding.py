@@ -3,14 +3,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.models.padding import group_alike, pad, run_alike
+from lacuna.models.padding import bucket_by_length, pad, run_bucketed
 
 CPU = torch.device("cpu")
 
 
 @given(st.lists(st.integers(1, 300), max_size=80))
 def test_groups_hold_everything_once_and_fill_up_little(lengths: list[int]) -> None:
-    groups = group_alike(lengths)
+    groups = bucket_by_length(lengths)
     assert sorted(number for group in groups for number in group) == list(range(len(lengths)))
     for group in groups:
         longest = lengths[group[0]]
@@ -28,7 +28,7 @@ def test_running_alike_gives_what_running_each_alone_gives(sequences: list[list[
         return torch.stack([ids * 2.0, ids + means], dim=-1)
 
     ids, mask = pad(sequences, 0, CPU)
-    found = run_alike(run, ids, mask)
+    found = run_bucketed(run, ids, mask)
     assert found.shape == (*ids.shape, 2)
     assert sum(calls) <= sum(map(len, sequences)) + 32 * len(calls)
     for row, sequence in zip(found, sequences, strict=True):
@@ -44,4 +44,4 @@ def test_filled_up_on_the_right() -> None:
 
 @pytest.mark.parametrize("lengths", [[], [7], [7, 7, 7]])
 def test_nothing_to_gain_is_one_call_or_none(lengths: list[int]) -> None:
-    assert len(group_alike(lengths)) == min(1, len(lengths))
+    assert len(bucket_by_length(lengths)) == min(1, len(lengths))

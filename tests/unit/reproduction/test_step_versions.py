@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lacuna.margin.manifest import MarginManifest
 
 import lacuna.reproduction
 from lacuna.combiners.storage import CombinerManifest
 from lacuna.datastore.manifest import Manifest
 from lacuna.evaluation import evaluate_systems
 from lacuna.index.manifest import IndexManifest
+from lacuna.margin.storage import MarginManifest
 from lacuna.pruning import PRUNERS, make_pruner
 from lacuna.reproduction.step_cache import STEP_VERSIONS
 from unit.pruning.tables import Table

@@ -1,5 +1,8 @@
-"""Tokenization the paper's way: words by Moses or jieba, then byte pair encoding. Knows nothing of networks."""
+"""Tokenization into Moses or jieba words, then byte pair encoding, as in most papers on kNN-MT.
 
-from lacuna.models.tokenization.tokenizer import WordPieces, WordTokenizer
+Its packages are optional (extras ``bpe`` and ``zh``) and imported on first use. Knows nothing of networks.
+"""
 
-__all__ = ["WordPieces", "WordTokenizer"]
+from lacuna.models.tokenization.tokenizer import WordBpe, WordTokenizer
+
+__all__ = ["WordBpe", "WordTokenizer"]

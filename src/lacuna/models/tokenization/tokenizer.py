@@ -1,12 +1,13 @@
-"""The tokenization of one model: text to ids and back for each side, and the files it is kept in.
+"""Tokenization of models trained with ``--tokenization bpe``: text to token ids and back, and its files.
 
-All of it is data: word splitter and languages by name, BPE codes, vocabularies, jieba's dictionary. Knows nothing of
-transformers.
+All of it is data: word splitters and languages by name, BPE codes, vocabularies, jieba's dictionary. Knows nothing of
+networks.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -16,141 +17,114 @@ from transformers import PreTrainedTokenizer
 
 from lacuna.errors import ModelError, SettingError
 from lacuna.files import atomic_path
-from lacuna.models.directions import short_code
-from lacuna.models.tokenization.bpe import Subwords, put_together
-from lacuna.models.tokenization.chinese import JiebaWords
-from lacuna.models.tokenization.moses import MosesWords
-from lacuna.models.tokenization.spacing import Words
-from lacuna.records import Languages
+from lacuna.models.tokenization.bpe import END, PAD, UNKNOWN, Bpe, join_pieces, learn_vocabulary
+from lacuna.models.tokenization.splitters import WordSplitter, jieba_dictionary, make_splitter, splitter_name
+from lacuna.records import Languages, SentencePair
 
-END = "</s>"
-UNKNOWN = "<unk>"
-PAD = "<pad>"
 WORDS_FILE = "words.json"
 DICTIONARY_FILE = "jieba.txt"
 JOINT, SEPARATE = "joint", "separate"
 FORMAT = 1
-_REMEMBERED = 2**18
-_UNSPACED = {"ja", "th", "km", "lo", "my"}
+_CACHED = 2**18
 
 
-def splitter_of(language: str) -> str:
-    """Name the word splitter of a language: ``jieba`` for Chinese, ``moses`` where words are spaced."""
-    short = short_code(language)
-    if short in _UNSPACED:
-        raise SettingError(
-            f"tokenization: got bpe for {language}, whose words are not spaced and which has no word splitter here; "
-            "allowed is sentencepiece"
-        )
-    return "jieba" if short == "zh" else "moses"
-
-
-def make_words(language: str, dictionary: bytes | None) -> Words:
-    """Make the word splitter of a language; Chinese needs jieba's dictionary."""
-    if splitter_of(language) == "moses":
-        return MosesWords(short_code(language) or language)
-    if dictionary is None:
-        raise ModelError(f"{DICTIONARY_FILE} is missing, jieba's dictionary; copy the model again")
-    return JiebaWords(dictionary)
-
-
-def describe(languages: Languages, vocabularies: str) -> dict[str, Any]:
-    """Return what the file of words says."""
+def _describe(languages: Languages, vocabularies: str) -> dict[str, Any]:
+    """Return the content of ``words.json``."""
     return {
         "format": FORMAT,
         "languages": [languages.source, languages.target],
-        "splitters": [splitter_of(languages.source), splitter_of(languages.target)],
+        "splitters": [splitter_name(languages.source), splitter_name(languages.target)],
         "vocabularies": vocabularies,
     }
 
 
-def side_files(vocabularies: str) -> list[tuple[str, str]]:
-    """Return the files of codes and vocabulary, of the source and of the target; the same where they are joint."""
+def _side_files(vocabularies: str) -> list[tuple[str, str]]:
+    """Return the files of BPE codes and vocabulary for source and target; the same for both if joint."""
     if vocabularies == JOINT:
         return [("bpe.codes", "vocab.json")] * 2
     return [("source.codes", "source.vocab.json"), ("target.codes", "target.vocab.json")]
 
 
-class Side:
-    """One language of a model: its words, its subwords and their ids."""
+class SideTokenizer:
+    """Tokenizer of one side: word splitter, BPE and token ids."""
 
-    def __init__(self, words: Words, subwords: Subwords, ids: dict[str, int]) -> None:
-        self._words, self._subwords, self.ids = words, subwords, ids
+    def __init__(self, splitter: WordSplitter, bpe: Bpe, ids: dict[str, int]) -> None:
+        self._splitter, self._bpe, self.ids = splitter, bpe, ids
         self._unknown = ids[UNKNOWN]
-        self._word_ids = lru_cache(_REMEMBERED)(self._word_ids_anew)
+        self._word_ids = lru_cache(_CACHED)(self._word_ids_uncached)
 
     def pieces(self, text: str) -> list[str]:
-        """Cut a text into pieces."""
-        return [piece for word in self._words.split(text) for piece in self._subwords.cut(word)]
+        """Split a text into pieces."""
+        return [piece for word in self._splitter.split(text) for piece in self._bpe.split(word)]
 
     def encode(self, text: str) -> list[int]:
-        """Turn a text into ids, without the end."""
-        return [number for word in self._words.split(text) for number in self._word_ids(word)]
+        """Turn a text into token ids, without the end token."""
+        return [number for word in self._splitter.split(text) for number in self._word_ids(word)]
 
     def text(self, pieces: Iterable[str]) -> str:
         """Undo :meth:`pieces`."""
-        return self._words.join(put_together(pieces))
+        return self._splitter.join(join_pieces(pieces))
 
-    def _word_ids_anew(self, word: str) -> tuple[int, ...]:
-        return tuple(self.ids.get(piece, self._unknown) for piece in self._subwords.cut(word))
+    def _word_ids_uncached(self, word: str) -> tuple[int, ...]:
+        return tuple(self.ids.get(piece, self._unknown) for piece in self._bpe.split(word))
 
 
-class WordPieces:
-    """The tokenization of one model.
+class WordBpe:
+    """Words and BPE of one model, for both sides.
 
-    :param files: The content of each file by its name. They may come from anywhere, so every one is checked.
+    :param files: Content of each file by name. They may come from anywhere, so each is checked.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = dict(files)
         self.languages, self.vocabularies = _read_description(self.files)
-        names = side_files(self.vocabularies)
+        names = _side_files(self.vocabularies)
         dictionary = self.files.get(DICTIONARY_FILE)
-        parts = {pair: (Subwords(_text(self.files, pair[0])), _read_ids(self.files, pair[1])) for pair in set(names)}
+        parts = {pair: (Bpe(_text(self.files, pair[0])), _read_ids(self.files, pair[1])) for pair in set(names)}
         self.source, self.target = (
-            Side(make_words(language, dictionary), *parts[pair])
+            SideTokenizer(make_splitter(language, dictionary), *parts[pair])
             for language, pair in zip((self.languages.source, self.languages.target), names, strict=True)
         )
         self.end_id, self.pad_id = self.target.ids[END], self.target.ids[PAD]
         if self.source.ids[PAD] != self.pad_id:
-            raise ModelError(f"vocabularies: {PAD} has another number on each side; copy the model again")
+            raise ModelError(f"vocabularies: {PAD} has a different id on each side; copy the model again")
         self.size = self.pad_id + 1
 
-    def __reduce__(self) -> tuple[type[WordPieces], tuple[dict[str, bytes]]]:
+    def __reduce__(self) -> tuple[type[WordBpe], tuple[dict[str, bytes]]]:
         return type(self), (self.files,)
 
     @property
     def tables(self) -> tuple[dict[str, int], ...]:
-        """The ids of each vocabulary: one, or source and target."""
+        """Token ids: one table for both sides, or source and target."""
         return (self.target.ids,) if self.vocabularies == JOINT else (self.source.ids, self.target.ids)
 
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        """Turn source texts into ids, each with its end."""
+        """Encode source texts, each with its end token."""
         return [[*self.source.encode(text), self.end_id] for text in texts]
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """Turn target texts into ids, each with its end."""
+        """Encode target texts, each with its end token."""
         return [[*self.target.encode(text), self.end_id] for text in texts]
 
 
 def read_files(read: Callable[[str], bytes | None]) -> dict[str, bytes]:
-    """Read the files that the file of words asks for.
+    """Read ``words.json`` and the files it requires.
 
-    :param read: Gives the content of a file, or ``None`` where there is none.
+    :param read: Returns the content of a file, or ``None`` if there is none.
     """
     files: dict[str, bytes] = {}
 
     def take(name: str) -> None:
         content = read(name)
         if content is None:
-            raise ModelError(f"{name} is missing, a part of the tokenization; copy the model again")
+            raise ModelError(f"{name} is missing, which the tokenization needs; copy the model again")
         files[name] = content
 
     take(WORDS_FILE)
     languages, vocabularies = _read_description(files)
-    for name in dict.fromkeys(name for pair in side_files(vocabularies) for name in pair):
+    for name in dict.fromkeys(name for pair in _side_files(vocabularies) for name in pair):
         take(name)
-    if "jieba" in map(splitter_of, (languages.source, languages.target)):
+    if "jieba" in map(splitter_name, (languages.source, languages.target)):
         take(DICTIONARY_FILE)
     return files
 
@@ -166,9 +140,9 @@ def _read_description(files: Mapping[str, bytes]) -> tuple[Languages, str]:
         case [str(), str()] if vocabularies in (JOINT, SEPARATE):
             direction = Languages(*languages)
         case _:
-            raise ModelError(f"{WORDS_FILE}: names no two languages, or no kind of vocabularies; copy the model again")
+            raise ModelError(f"{WORDS_FILE}: does not name two languages and joint or separate; copy the model again")
     try:
-        expected = describe(direction, vocabularies)
+        expected = _describe(direction, vocabularies)
     except SettingError as error:
         raise ModelError(f"{WORDS_FILE}: {error}") from error
     if content.get("splitters") != expected["splitters"]:
@@ -180,7 +154,7 @@ def _read_description(files: Mapping[str, bytes]) -> tuple[Languages, str]:
 
 
 def _read_ids(files: Mapping[str, bytes], name: str) -> dict[str, int]:
-    """Read a vocabulary: the end first, then the unknown, the filler last, and no number twice."""
+    """Read a vocabulary: end token first, then unknown, padding last, and no id twice."""
     ids = _json(files, name)
     numbers = list(ids.values())
     sound = (
@@ -190,7 +164,7 @@ def _read_ids(files: Mapping[str, bytes], name: str) -> dict[str, int]:
     )
     if not sound:
         raise ModelError(
-            f"{name}: not a vocabulary, which numbers each piece: {END} 0, {UNKNOWN} 1, {PAD} last; "
+            f"{name}: not a vocabulary, where each piece has an id: {END} 0, {UNKNOWN} 1, {PAD} last; "
             "copy the model again"
         )
     return ids
@@ -214,21 +188,22 @@ def _text(files: Mapping[str, bytes], name: str) -> str:
 
 
 class WordTokenizer(PreTrainedTokenizer):
-    """Words, then subwords, for source and target.
+    """:class:`WordBpe` as a tokenizer of transformers.
 
-    Ids are those of the target wherever transformers does not say which side it means: a model gives target ids.
+    Where transformers does not say which side it means, ids are those of the target: they are a model's output.
     """
 
     vocab_files_names = {"words_file": WORDS_FILE}  # noqa: RUF012 - transformers' own
     model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012
     supported_language_codes: Sequence[str] = ()
 
-    def __init__(self, pieces: WordPieces) -> None:
-        self.word_pieces = pieces
-        self.source_lang, self.target_lang = pieces.languages.source, pieces.languages.target
-        self._of_target = {number: piece for piece, number in pieces.target.ids.items()}
+    def __init__(self, tokenization: WordBpe) -> None:
+        self.word_bpe = tokenization
+        languages = tokenization.languages
+        self.source_lang, self.target_lang = languages.source, languages.target
+        self._of_target = {number: piece for piece, number in tokenization.target.ids.items()}
         self._switch_to_input_mode()
-        # Text is text: a "</s>" or "<pad>" in a user's sentence must not end or blank it.
+        # A "</s>" or "<pad>" in a user's sentence is text, not a control token.
         super().__init__(  # type: ignore[no-untyped-call]
             eos_token=END,
             unk_token=UNKNOWN,
@@ -240,27 +215,27 @@ class WordTokenizer(PreTrainedTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """Rows that a model needs on either side."""
-        return self.word_pieces.size
+        """Rows of an embedding, the same for both sides."""
+        return self.word_bpe.size
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the ids of the target's pieces."""
-        return dict(self.word_pieces.target.ids)
+        """Return the token ids of the target."""
+        return dict(self.word_bpe.target.ids)
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """Turn target texts into ids without the end; unlike ``text_target=`` it is safe with several threads."""
-        return [self.word_pieces.target.encode(text) for text in texts]
+        """Encode target texts without end tokens; unlike ``text_target=``, this is thread-safe."""
+        return [self.word_bpe.target.encode(text) for text in texts]
 
     def convert_tokens_to_string(self, tokens: Sequence[str | None]) -> str:
-        """Put target pieces together; numbers without a piece are left out."""
-        return self.word_pieces.target.text(piece for piece in tokens if piece is not None)
+        """Join target pieces into text; ids without a piece are left out."""
+        return self.word_bpe.target.text(piece for piece in tokens if piece is not None)
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Write every file of the tokenization, byte for byte as it was read; prefixes are not supported."""
-        paths = [Path(save_directory) / name for name in self.word_pieces.files]
+        paths = [Path(save_directory) / name for name in self.word_bpe.files]
         for path in paths:
             with atomic_path(path) as temporary:
-                temporary.write_bytes(self.word_pieces.files[path.name])
+                temporary.write_bytes(self.word_bpe.files[path.name])
         return tuple(map(str, paths))
 
     def _tokenize(self, text: str, **_: Any) -> list[str]:  # noqa: ANN401 - transformers' own
@@ -273,11 +248,46 @@ class WordTokenizer(PreTrainedTokenizer):
     def _convert_id_to_token(self, index: int) -> str | None:  # type: ignore[override]  # as other tokenizers do
         return self._of_target.get(index)
 
-    def _side(self) -> Side:
-        return self.word_pieces.target if self._in_target_mode else self.word_pieces.source
+    def _side(self) -> SideTokenizer:
+        return self.word_bpe.target if self._in_target_mode else self.word_bpe.source
 
     def _switch_to_input_mode(self) -> None:
         self._in_target_mode = False
 
     def _switch_to_target_mode(self) -> None:
         self._in_target_mode = True
+
+
+def learn_tokenization(
+    pairs: Iterable[SentencePair], size: int, languages: Languages, vocabularies: str
+) -> dict[str, bytes]:
+    """Learn a tokenization from pairs and return the content of its files.
+
+    :param size: Maximum number of pieces of each vocabulary, without the padding token.
+    """
+    dictionary = jieba_dictionary() if "jieba" in map(splitter_name, (languages.source, languages.target)) else None
+    source, target = _count_words(pairs, languages, dictionary)
+    counts = [source + target] if vocabularies == JOINT else [source, target]
+    learned = [learn_vocabulary(each, size) for each in counts]
+    # The padding token has the same id on both sides; the smaller vocabulary leaves some ids before it unused.
+    pad_id = max(len(pieces) for _, pieces in learned)
+    files = {WORDS_FILE: _as_json(_describe(languages, vocabularies))}
+    for (codes_file, ids_file), (codes, pieces) in zip(_side_files(vocabularies), learned, strict=False):
+        files[codes_file] = codes.encode()
+        files[ids_file] = _as_json({piece: number for number, piece in enumerate(pieces)} | {PAD: pad_id})
+    return files if dictionary is None else files | {DICTIONARY_FILE: dictionary}
+
+
+def _count_words(
+    pairs: Iterable[SentencePair], languages: Languages, dictionary: bytes | None
+) -> tuple[Counter[str], Counter[str]]:
+    source, target = (make_splitter(language, dictionary) for language in (languages.source, languages.target))
+    counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for pair in pairs:
+        counts[0].update(source.split(pair.source))
+        counts[1].update(target.split(pair.target))
+    return counts
+
+
+def _as_json(content: Mapping[str, object]) -> bytes:
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
-from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
 from lacuna.files import atomic_folder, atomic_path, sha256_of, write_json
 from lacuna.models.adapter import Model
+from lacuna.models.loading import quiet_transformers
 from lacuna.models.training.lora import merge_adapters, save_adapter
 from lacuna.records import Languages
 from lacuna.version import __version__
@@ -48,7 +48,8 @@ def publish_network(network: PreTrainedModel, run: dict[str, Any], languages: La
     """
     staging = into / "training" / "model"
     network.train(False)
-    _save_network(network.half(), staging)
+    with quiet_transformers():
+        network.half().save_pretrained(staging)
     for name in ("model.safetensors", _GENERATION, "config.json"):
         with atomic_path(into / name) as temporary:
             (staging / name).replace(temporary)
@@ -65,14 +66,14 @@ def publish_model(model: Model, adapted: PeftModel | None, run: dict[str, Any], 
     :param run: Entry of the card.
     """
     place = str(model.hf.name_or_path)
-    with atomic_folder(into) as folder:
+    with atomic_folder(into) as folder, quiet_transformers():
         if adapted is not None:
             (folder / "adapter").mkdir()
             save_adapter(adapted, folder / "adapter")
             merge_adapters(adapted)
         # The original file is copied instead: transformers refuses to write some settings that it accepts to read.
         model.hf.generation_config = GenerationConfig()
-        _save_network(model.hf, folder)
+        model.hf.save_pretrained(folder)
         _copy_generation_settings(place, folder)
         # Read again: the model's own tokenizer has a direction set, and treats special tokens as text.
         AutoTokenizer.from_pretrained(place).save_pretrained(folder)
@@ -98,17 +99,6 @@ def _write_card(
         "runs": [*earlier, run | {"finished": time.strftime("%Y-%m-%d")}],
     }
     write_json(folder / CARD, card | hashes)
-
-
-def _save_network(network: PreTrainedModel, folder: Path) -> None:
-    """Save without the progress bar of transformers, which would disturb ours."""
-    enabled = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        network.save_pretrained(folder)
-    finally:
-        if enabled:
-            transformers_logging.enable_progress_bar()
 
 
 def _copy_generation_settings(place: str, folder: Path) -> None:

@@ -19,8 +19,9 @@ import sentencepiece
 
 from lacuna.errors import TrainingError
 from lacuna.files import atomic_path, write_json
-from lacuna.models.tokenization.learning import learn_files
-from lacuna.models.tokenization.tokenizer import END, JOINT, PAD, WORDS_FILE, WordPieces, read_files, splitter_of
+from lacuna.models.tokenization.bpe import END, PAD, require_bpe
+from lacuna.models.tokenization.splitters import require_splitter
+from lacuna.models.tokenization.tokenizer import JOINT, WORDS_FILE, WordBpe, learn_tokenization, read_files
 from lacuna.models.training.data import TextEncoder
 from lacuna.models.training.settings import TrainSettings
 from lacuna.records import Languages, SentencePair
@@ -52,7 +53,7 @@ def prepare_vocabulary(
     size, seed = settings.shape.vocabulary, settings.seed
     if settings.tokenization == "bpe":
         sampled = sample(pairs, _SAMPLE_SENTENCES // 2, seed)
-        return lambda folder: _write_words(learn_files(sampled, size, languages, settings.vocabularies), folder)
+        return lambda folder: _write_words(learn_tokenization(sampled, size, languages, settings.vocabularies), folder)
     sentences = sample_sentences(pairs, _SAMPLE_SENTENCES, seed)
 
     def learn(folder: Path) -> Vocabulary:
@@ -77,14 +78,15 @@ def read_tables(folder: Path) -> tuple[dict[str, int], ...]:
 
 
 def check_tokenization(languages: Languages, settings: TrainSettings, folder: Path) -> None:
-    """Refuse languages without a word splitter, and a tokenization other than that of the model in ``folder``."""
+    """Refuse a tokenization that is not available for the languages, or that the model in ``folder`` does not have."""
     if settings.tokenization == "bpe":
         for language in (languages.source, languages.target):
-            splitter_of(language)
+            require_splitter(language)
+        require_bpe()
     found = open_vocabulary(folder) if (folder / "config.json").exists() else None
     if found is not None:
         kind, vocabularies = "sentencepiece", JOINT
-        if isinstance(found, WordPieces):
+        if isinstance(found, WordBpe):
             kind, vocabularies = "bpe", found.vocabularies
         if (kind, vocabularies) != (settings.tokenization, settings.vocabularies):
             raise TrainingError(
@@ -182,16 +184,16 @@ class Pieces:
     encode_sources = encode_targets = encode
 
 
-def _write_words(files: dict[str, bytes], folder: Path) -> WordPieces:
+def _write_words(files: dict[str, bytes], folder: Path) -> WordBpe:
     """Write a tokenization. ``words.json`` comes last: it marks the tokenization as complete."""
     for name in sorted(files, key=lambda name: name == WORDS_FILE):
         with atomic_path(folder / name) as temporary:
             temporary.write_bytes(files[name])
-    return WordPieces(files)
+    return WordBpe(files)
 
 
-def _read_words(folder: Path) -> WordPieces:
-    return WordPieces(read_files(lambda name: (folder / name).read_bytes() if (folder / name).is_file() else None))
+def _read_words(folder: Path) -> WordBpe:
+    return WordBpe(read_files(lambda name: (folder / name).read_bytes() if (folder / name).is_file() else None))
 
 
 def _sides(pairs: Iterable[SentencePair]) -> Iterator[str]:

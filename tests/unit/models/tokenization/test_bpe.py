@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lacuna.errors import ModelError, TrainingError
-from lacuna.models.tokenization.bpe import Subwords, learn_codes, merged_pieces, put_together
+from lacuna.models.tokenization.bpe import Bpe, join_pieces, learn_codes, merged_pieces
 from made_up import make_pairs
 
 TEXT = [pair.target for pair in make_pairs(60)]
 COUNTS = Counter(word for line in TEXT for word in line.split())
-LEARNED = Subwords(learn_codes(COUNTS, 30))
+LEARNED = Bpe(learn_codes(COUNTS, 30))
 
 
 def command_line(verb: str, *arguments: str, text: str) -> str:
@@ -34,8 +34,8 @@ def test_learning_and_applying_equal_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "codes").write_text(codes, encoding="utf-8")
     unseen = "three dogswindows @-@ büro x <unk> see. @ a@@b"
     expected = command_line("apply_bpe", "-c", str(tmp_path / "codes"), "--glossaries", "@-@", text=unseen)
-    subwords = Subwords(codes)
-    assert [piece for word in unseen.split() for piece in subwords.cut(word)] == expected.split()
+    subwords = Bpe(codes)
+    assert [piece for word in unseen.split() for piece in subwords.split(word)] == expected.split()
 
 
 def test_merges_by_hand() -> None:
@@ -43,17 +43,17 @@ def test_merges_by_hand() -> None:
     # the one later in the alphabet is taken; then only (a, bab</w>) is left.
     codes = learn_codes({"abab": 3, "ab": 2}, 10)
     assert codes.splitlines() == ["#version: 0.2", "a b</w>", "b ab</w>", "a bab</w>"]
-    assert Subwords("#version: 0.2\na b</w>\n").cut("abab") == ("a@@", "b@@", "ab")
+    assert Bpe("#version: 0.2\na b</w>\n").split("abab") == ("a@@", "b@@", "ab")
     assert merged_pieces("#version: 0.2\na b</w>\na b\nab ab</w>\n") == ["ab", "ab@@", "abab"]
 
 
 def test_the_hyphen_of_moses_is_never_cut() -> None:
-    assert Subwords("#version: 0.2\na b</w>\n").cut("@-@") == ("@-@",)
+    assert Bpe("#version: 0.2\na b</w>\n").split("@-@") == ("@-@",)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=8)))
 def test_pieces_make_the_words_again(words: list[str]) -> None:
-    assert put_together(piece for word in words for piece in LEARNED.cut(word)) == words
+    assert join_pieces(piece for word in words for piece in LEARNED.split(word)) == words
 
 
 def test_no_piece_is_learned_that_could_be_mistaken() -> None:
@@ -75,4 +75,4 @@ def test_too_little_text_is_refused(counts: dict[str, int]) -> None:
 @pytest.mark.parametrize("codes", ["", "#version: 0.2\n", "a b\n", "#version: 0.2\na b c\n", "#version: 9\na b\n"])
 def test_bad_codes_are_refused_and_do_not_end_the_process(codes: str) -> None:
     with pytest.raises(ModelError, match="BPE codes"):
-        Subwords(codes)
+        Bpe(codes)

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lacuna.errors import SettingError
-from lacuna.models.tokenization.learning import known_characters, learn_files
-from lacuna.models.tokenization.tokenizer import WordPieces, splitter_of
+from lacuna.models.tokenization.bpe import known_characters
+from lacuna.models.tokenization.splitters import splitter_name
+from lacuna.models.tokenization.tokenizer import WordBpe, learn_tokenization
 from lacuna.records import Languages
 from made_up import make_pairs
 from unit.models.tokenization.sentences import chinese_pairs
@@ -20,14 +21,14 @@ KNOWN = string.printable.strip() + "￭␣"
 
 
 @pytest.fixture(params=["joint", "separate"])
-def pieces(request: pytest.FixtureRequest) -> WordPieces:
-    found: WordPieces = request.getfixturevalue(request.param)
+def pieces(request: pytest.FixtureRequest) -> WordBpe:
+    found: WordBpe = request.getfixturevalue(request.param)
     return found
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.sampled_from(KNOWN + "  "), max_size=30).map(lambda text: " ".join(text.split())))
-def test_text_of_known_characters_has_nothing_unknown_and_comes_back(pieces: WordPieces, text: str) -> None:
+def test_text_of_known_characters_has_nothing_unknown_and_comes_back(pieces: WordBpe, text: str) -> None:
     for side in (pieces.source, pieces.target):
         ids = side.encode(text)
         assert {side.ids["<unk>"], side.ids["</s>"], side.ids["<pad>"]}.isdisjoint(ids)
@@ -35,19 +36,19 @@ def test_text_of_known_characters_has_nothing_unknown_and_comes_back(pieces: Wor
         assert side.text(by_number[number] for number in ids) == text
 
 
-def test_sentences_come_back(joint: WordPieces, separate: WordPieces) -> None:
+def test_sentences_come_back(joint: WordBpe, separate: WordBpe) -> None:
     for pieces, pairs in ((joint, make_pairs(30, seed=4)), (separate, chinese_pairs(30))):
         for pair in pairs:
             assert pieces.source.text(pieces.source.pieces(pair.source)) == pair.source
             assert pieces.target.text(pieces.target.pieces(pair.target)) == pair.target
 
 
-def test_an_unknown_character_is_unknown(joint: WordPieces) -> None:
+def test_an_unknown_character_is_unknown(joint: WordBpe) -> None:
     [ids] = joint.encode_targets(["we Ω"])
     assert ids[-2:] == [joint.target.ids["<unk>"], joint.end_id]
 
 
-def test_numbers_are_laid_out_as_the_network_needs_them(joint: WordPieces, separate: WordPieces) -> None:
+def test_numbers_are_laid_out_as_the_network_needs_them(joint: WordBpe, separate: WordBpe) -> None:
     for pieces in (joint, separate):
         for side in (pieces.source, pieces.target):
             assert (side.ids["</s>"], side.ids["<unk>"], side.ids["<pad>"]) == (0, 1, pieces.size - 1)
@@ -61,7 +62,7 @@ def test_numbers_are_laid_out_as_the_network_needs_them(joint: WordPieces, separ
 
 
 def test_the_same_text_gives_the_same_files() -> None:
-    first, second = (learn_files(make_pairs(50), 380, Languages("de", "en"), "joint") for _ in range(2))
+    first, second = (learn_tokenization(make_pairs(50), 380, Languages("de", "en"), "joint") for _ in range(2))
     assert first == second
     assert sorted(first) == ["bpe.codes", "vocab.json", "words.json"]
     assert json.loads(first["words.json"]) == {
@@ -69,7 +70,7 @@ def test_the_same_text_gives_the_same_files() -> None:
     }  # fmt: skip
 
 
-def test_separate_files(separate: WordPieces) -> None:
+def test_separate_files(separate: WordBpe) -> None:
     assert sorted(separate.files) == [
         "jieba.txt", "source.codes", "source.vocab.json", "target.codes", "target.vocab.json", "words.json",
     ]  # fmt: skip
@@ -85,9 +86,9 @@ def test_rare_characters_are_not_kept() -> None:
     ("language", "splitter"), [("de", "moses"), ("zh", "jieba"), ("zho_Hans", "jieba"), ("xx", "moses")]
 )
 def test_splitters(language: str, splitter: str) -> None:
-    assert splitter_of(language) == splitter
+    assert splitter_name(language) == splitter
 
 
 def test_languages_without_a_splitter_are_refused() -> None:
     with pytest.raises(SettingError, match=r"got bpe for ja.*allowed is sentencepiece"):
-        splitter_of("ja")
+        splitter_name("ja")

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
-from lacuna.models.tokenization.moses import MosesWords
-from lacuna.models.tokenization.spacing import JOIN, SPACE
+from lacuna.models.tokenization.splitters import JOIN, SPACE, MosesSplitter
 from unit.models.tokenization.sentences import texts
 
 GERMAN = [
@@ -43,7 +42,7 @@ HARD = [
 
 
 tokenizer_of = cache(MosesTokenizer)
-splitter_of = cache(MosesWords)
+splitter_name = cache(MosesSplitter)
 
 
 def moses(text: str, language: str) -> list[str]:
@@ -55,7 +54,7 @@ def moses(text: str, language: str) -> list[str]:
     ("language", "text"), [*(("de", text) for text in GERMAN), *(("en", text) for text in ENGLISH[:-1])]
 )
 def test_ordinary_sentences_are_exactly_as_moses_makes_them(language: str, text: str) -> None:
-    assert splitter_of(language).split(text) == moses(text, language)
+    assert splitter_name(language).split(text) == moses(text, language)
 
 
 @given(
@@ -63,14 +62,14 @@ def test_ordinary_sentences_are_exactly_as_moses_makes_them(language: str, text:
     st.sampled_from(["de", "en", "fr"]),
 )
 def test_without_its_marks_any_such_text_is_as_moses_makes_it(text: str, language: str) -> None:
-    words = [word for word in splitter_of(language).split(text) if word not in (JOIN, SPACE)]
+    words = [word for word in splitter_name(language).split(text) if word not in (JOIN, SPACE)]
     assert words == moses(text, language)
 
 
 @pytest.mark.parametrize("language", ["de", "en", "fr", "ko", "xx"])
 @pytest.mark.parametrize("text", [*GERMAN, *ENGLISH, *HARD])
 def test_texts_come_back_exactly(language: str, text: str) -> None:
-    words = splitter_of(language)
+    words = splitter_name(language)
     assert words.join(words.split(text)) == text
 
 
@@ -78,18 +77,18 @@ def test_texts_come_back_exactly(language: str, text: str) -> None:
 @example("1' '2", "en")
 @example("a - -b", "de")
 def test_any_text_comes_back_exactly(text: str, language: str) -> None:
-    words = splitter_of(language)
+    words = splitter_name(language)
     assert words.join(words.split(text)) == text
 
 
 @given(st.lists(st.sampled_from([JOIN, SPACE, "@-@", "a", "'", '"', ".", "￭￭", "中", "€", ":", "5"])))
 def test_any_words_of_a_model_can_be_joined(generated: list[str]) -> None:
-    text = splitter_of("en").join(generated)
+    text = splitter_name("en").join(generated)
     assert text == " ".join(text.split())
 
 
 def test_only_what_would_come_back_wrong_is_marked() -> None:
-    assert splitter_of("de").split("Geht's (gut) ?") == ["Geht", JOIN, "'", "s", "(", "gut", ")", SPACE, "?"]
+    assert splitter_name("de").split("Geht's (gut) ?") == ["Geht", JOIN, "'", "s", "(", "gut", ")", SPACE, "?"]
 
 
 @pytest.mark.parametrize(
@@ -98,16 +97,16 @@ def test_only_what_would_come_back_wrong_is_marked() -> None:
      "$var", "${HOME}", "https://example.org/a-b_c?d=1&e=2", "www.example.org", "first.last@mail.example.org"],
 )  # fmt: skip
 def test_addresses_and_placeholders_stay_whole(whole: str) -> None:
-    assert whole in splitter_of("de").split(f"Die Datei {whole} und „{whole}“, ({whole}).")
+    assert whole in splitter_name("de").split(f"Die Datei {whole} und „{whole}“, ({whole}).")
 
 
 @pytest.mark.parametrize("text", ["50%ige", "100%", "$5", "5%d"])
 def test_what_only_looks_like_a_placeholder_is_split(text: str) -> None:
-    assert len(splitter_of("de").split(text)) > 1
+    assert len(splitter_name("de").split(text)) > 1
 
 
 def test_white_space_becomes_single_spaces() -> None:
-    words = splitter_of("en")
+    words = splitter_name("en")
     assert words.join(words.split(" a\t b \u3000c.\n")) == "a b c."
     assert words.split("  ") == []
     assert words.join([]) == ""

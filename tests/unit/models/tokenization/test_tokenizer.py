@@ -14,7 +14,7 @@ import torch
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
-from lacuna.models.tokenization import WordPieces, WordTokenizer
+from lacuna.models.tokenization import WordBpe, WordTokenizer
 from lacuna.models.training.network import make_network
 from lacuna.models.training.settings import Shape
 from lacuna.records import Languages
@@ -23,7 +23,7 @@ from made_up import make_pairs
 TARGETS = ["We see three apples.", "we (see) 'two' dogs, and/or {0} - \"keys\"!", "</s> <pad> ￭"]
 
 
-def save(pieces: WordPieces, folder: Path) -> Path:
+def save(pieces: WordBpe, folder: Path) -> Path:
     torch.manual_seed(3)
     shape = Shape(1, 1, 32, 64, 2, max_positions=64)
     joint = pieces.vocabularies == "joint"
@@ -33,7 +33,7 @@ def save(pieces: WordPieces, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folders(joint: WordPieces, separate: WordPieces, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(joint: WordBpe, separate: WordBpe, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {"joint": joint, "separate": separate}
     return {name: save(pieces, tmp_path_factory.mktemp(name)) for name, pieces in made.items()}
 
@@ -60,7 +60,7 @@ def test_targets_are_what_transformers_would_train_on(model: Model) -> None:
 
 
 def test_sides_use_their_own_vocabulary(model: Model) -> None:
-    pieces = model.tokenizer.word_pieces
+    pieces = model.tokenizer.word_bpe
     sources = ["我们看到三个苹果。", "Wir sehen drei Äpfel."]
     assert model.encode_sources(sources) == pieces.encode_sources(sources)
     assert (model.encode_sources(["We"]) == model.encode_targets(["We"])) == (pieces.vocabularies == "joint")
@@ -86,7 +86,7 @@ def test_it_translates(model: Model) -> None:
     assert forced.keys.shape[1] == model.dimension
 
 
-def test_a_number_without_a_piece_is_left_out(separate: WordPieces) -> None:
+def test_a_number_without_a_piece_is_left_out(separate: WordBpe) -> None:
     tokenizer = WordTokenizer(separate)
     [unused, *_] = sorted(set(range(separate.size)) - set(separate.target.ids.values()))
     assert tokenizer.convert_ids_to_tokens(unused) is None
@@ -154,7 +154,7 @@ VOCABULARY = '{"</s>": 0, "<unk>": 1, "<pad>": %s}'
         ("words.json", "[" * 100_000, "words.json: cannot be read as JSON"),
         ("words.json", "[]", "got list where an object is needed"),
         ("words.json", '{"format": 2}', "got format 2"),
-        ("words.json", '{"format": 1, "languages": ["de", 5], "vocabularies": "joint"}', "names no two languages"),
+        ("words.json", '{"format": 1, "languages": ["de", 5], "vocabularies": "joint"}', "does not name two languages"),
         ("words.json", '{"format": 1, "languages": ["ja", "en"], "vocabularies": "joint"}', "got bpe for ja"),
         (
             "words.json",
@@ -194,13 +194,13 @@ def test_a_chinese_model_needs_its_dictionary(folders: dict[str, Path], tmp_path
         load_model(folder, device="cpu")
 
 
-def test_vocabularies_that_do_not_belong_together_are_refused(separate: WordPieces) -> None:
+def test_vocabularies_that_do_not_belong_together_are_refused(separate: WordBpe) -> None:
     ids = {piece: number for piece, number in separate.source.ids.items() if piece != "<pad>"}
     files = separate.files | {"source.vocab.json": json.dumps(ids | {"<pad>": 5000}).encode()}
-    with pytest.raises(ModelError, match="another number on each side"):
-        WordPieces(files)
+    with pytest.raises(ModelError, match="different id on each side"):
+        WordBpe(files)
 
 
-def test_ordinary_sentences_hold_no_mark(joint: WordPieces) -> None:
+def test_ordinary_sentences_hold_no_mark(joint: WordBpe) -> None:
     for pair in make_pairs(20):
         assert {"￭", "␣"}.isdisjoint({*joint.source.pieces(pair.source), *joint.target.pieces(pair.target)})
