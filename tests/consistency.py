@@ -23,6 +23,7 @@ GLOSSARY = DOCS / "glossary.md"
 SHARED_NAMES = {
     "__init__",
     "base",  # the protocol of a family of strategies
+    "building",  # how an artifact is made
     "manifest",  # what a folder records about itself
     "storage",  # how an artifact is written and read
     *("vanilla", "adaptive", "kster", "gate", "calibration"),  # the thing, and in lacuna.fitting how it is fitted
@@ -126,7 +127,7 @@ def _same(shown: str, value: object) -> bool:
             return False
     if isinstance(value, (list, tuple)):
         return [part.strip() for part in shown.split(",") if part.strip()] == [str(part) for part in value]
-    if dataclasses.is_dataclass(value) or hasattr(value, "model_fields"):
+    if dataclasses.is_dataclass(value) or hasattr(type(value), "model_fields"):
         return "below" in shown or "above" in shown or shown == repr(value)
     return shown == str(value)
 

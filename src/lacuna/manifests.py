@@ -18,6 +18,7 @@ from lacuna.files import write_json
 
 # Key of the checksum that a sealed manifest contains.
 _CHECKSUM = "checksum"
+_EDITED = "edited or damaged, its content does not match its checksum"
 
 
 class Record(BaseModel):
@@ -57,9 +58,6 @@ def read_manifest(path: Path, record: type[_R], error: type[LacunaError], *, mis
     if checksum is not None and checksum != _checksum_of(content):
         raise error(f"{path}: {_EDITED}; {again}")
     return manifest
-
-
-_EDITED = "edited or damaged, its content does not match its checksum"
 
 
 def write_sealed(path: Path, manifest: BaseModel) -> None:

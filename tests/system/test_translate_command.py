@@ -68,7 +68,7 @@ def test_an_endless_line_is_refused(model: Path) -> None:
     script = f"tr '\\0' x < /dev/zero | {' '.join(translate(model))}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 2
-    assert "standard input:1: longer than" in done.stderr.splitlines()[-1]
+    assert "standard input:1: the line is longer than" in done.stderr.splitlines()[-1]
     assert done.stdout == ""
 
 

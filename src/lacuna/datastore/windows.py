@@ -33,7 +33,7 @@ class Encoder(Protocol):
 
 
 @dataclass(slots=True)
-class EncodedPair:
+class TokenizedPair:
     """A sentence pair: its line in the store, and its tokens."""
 
     line: bytes
@@ -50,7 +50,7 @@ class Window:
     :param corpus: Record of the corpus up to the end of this window.
     """
 
-    sentences: list[EncodedPair]
+    sentences: list[TokenizedPair]
     rows: int
     corpus: CorpusRecord
 
@@ -100,7 +100,7 @@ def cut_windows(
         line = pair_to_line(pair)
         digest.add(line, pair.origin.file)
         if fits:
-            window.sentences.append(EncodedPair(line, source, target))
+            window.sentences.append(TokenizedPair(line, source, target))
             window.rows += len(target)
         else:
             digest.skipped += 1
@@ -109,7 +109,7 @@ def cut_windows(
         yield window
 
 
-def make_batches(sentences: Sequence[EncodedPair], tokens: int) -> Iterator[list[int]]:
+def make_batches(sentences: Sequence[TokenizedPair], tokens: int) -> Iterator[list[int]]:
     """Put sentences of similar length together: lists of indices, at most ``tokens`` tokens each with padding."""
     size = [max(len(sentence.source), len(sentence.target)) for sentence in sentences]
     # Target before source: most of the work is in the decoder and the projection.

@@ -24,7 +24,7 @@ from lacuna.translator.memory import Memory, Retrieval, find_neighbors
 BATCH_SIZE = 32
 
 
-class EncodedPair(NamedTuple):
+class EncodedDevPair(NamedTuple):
     """A pair in tokens.
 
     :param number: Its place in the dev set.
@@ -126,11 +126,11 @@ class DevSet:
         progress.finish()
 
 
-def encode_fitting(model: Model, pairs: Sequence[SentencePair]) -> list[EncodedPair]:
+def encode_fitting(model: Model, pairs: Sequence[SentencePair]) -> list[EncodedDevPair]:
     """Encode dev pairs; leave out those that are too long for the model, and warn with their number."""
     sources = model.encode_sources([pair.source for pair in pairs])
     targets = model.encode_targets([pair.target for pair in pairs])
-    encoded = [EncodedPair(*pair) for pair in zip(range(len(pairs)), sources, targets, strict=True)]
+    encoded = [EncodedDevPair(*pair) for pair in zip(range(len(pairs)), sources, targets, strict=True)]
     fitting = [pair for pair in encoded if model.fits(pair.source, pair.target)]
     if not fitting:
         raise CorpusError(
@@ -144,7 +144,7 @@ def encode_fitting(model: Model, pairs: Sequence[SentencePair]) -> list[EncodedP
     return fitting
 
 
-def _teacher_force(model: Model, pairs: Sequence[EncodedPair], batch_size: int) -> Iterator[ModelBatch]:
+def _teacher_force(model: Model, pairs: Sequence[EncodedDevPair], batch_size: int) -> Iterator[ModelBatch]:
     for batch in plan_batches([len(pair.target) for pair in pairs], batch_size=batch_size):
         chosen = [pairs[place] for place in batch]
         outputs = model.teacher_force([pair.source for pair in chosen], [pair.target for pair in chosen])

@@ -13,14 +13,13 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import BinaryIO, Generic, NamedTuple, TypeVar
 
+from lacuna.corpora.base import LONGEST_LINE, decode
 from lacuna.errors import CorpusError
 
 Item = TypeVar("Item")
 
 # Seconds without a new item after which a window is translated as it is.
 PAUSE = 0.1
-
-MAX_LINE_BYTES = 2**20
 
 
 def open_lines(file: Path | None) -> Iterator[str]:
@@ -42,19 +41,12 @@ def _decoded_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     with stream:
         while line := _read_line(stream, name):
             number += 1
-            if len(line) > MAX_LINE_BYTES:
-                raise CorpusError(f"{name}:{number}: longer than {MAX_LINE_BYTES:,} bytes; write one sentence per line")
-            try:
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise CorpusError(
-                    f"{name}:{number}: not UTF-8; convert the file, for example with: iconv -t UTF-8"
-                ) from error
+            yield decode(name, number, line).removesuffix("\n").removesuffix("\r")
 
 
 def _read_line(stream: BinaryIO, name: str) -> bytes:
     try:
-        return stream.readline(MAX_LINE_BYTES + 1)
+        return stream.readline(LONGEST_LINE + 1)
     except OSError as error:
         raise _unreadable(name, error) from error
 

@@ -11,7 +11,7 @@ import pytest
 
 from lacuna.datastore import build_store, open_store, verify_store
 from lacuna.datastore.manifest import UNFINISHED
-from lacuna.datastore.windows import EncodedPair, make_batches
+from lacuna.datastore.windows import TokenizedPair, make_batches
 from lacuna.errors import CorpusError, LacunaWarning, SettingError, StoreError
 from lacuna.records import SentencePair
 from made_up import make_pairs
@@ -37,7 +37,7 @@ def test_worked_example(tmp_path: Path) -> None:
 
 def test_batches_are_of_similar_length_and_within_the_budget() -> None:
     rng = np.random.default_rng(3)
-    sentences = [EncodedPair(b"", [0] * int(rng.integers(1, 30)), [0] * int(rng.integers(1, 30))) for _ in range(200)]
+    sentences = [TokenizedPair(b"", [0] * int(rng.integers(1, 30)), [0] * int(rng.integers(1, 30))) for _ in range(200)]
     batches = list(make_batches(sentences, 100))
     assert sorted(n for batch in batches for n in batch) == list(range(200))
     longest = [max(max(len(sentences[n].source), len(sentences[n].target)) for n in batch) for batch in batches]
@@ -46,7 +46,7 @@ def test_batches_are_of_similar_length_and_within_the_budget() -> None:
 
 
 def test_a_sentence_longer_than_the_budget_goes_alone() -> None:
-    sentences = [EncodedPair(b"", [0] * 3, [0] * size) for size in (50, 2, 60)]
+    sentences = [TokenizedPair(b"", [0] * 3, [0] * size) for size in (50, 2, 60)]
     assert list(make_batches(sentences, 10)) == [[1], [0], [2]]
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lacuna.analysis.knowledge import accuracy_by_margin
 
 from lacuna.analysis import choose_pruning
+from lacuna.analysis.knowledge_tables import accuracy_by_margin
 from lacuna.datastore import build_store
 from lacuna.errors import CorpusError, LacunaWarning
 from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, calibrate, fit_combiner, tune
@@ -25,17 +25,6 @@ from unit.models.tiny_models import Zoo
 
 TRAIN, DEV = make_pairs(20, seed=1), make_pairs(12, seed=2)
 COLUMNS = ("distances", "values", "gold", "log_p_gold", "log_p_values", "log_p_sum", "sentences")
-
-
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
-
-
-@pytest.fixture(scope="module")
-def model(zoo: Zoo) -> Model:
-    return zoo.model("marian")
 
 
 @pytest.fixture(scope="module")

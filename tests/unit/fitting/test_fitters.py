@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError, StoreError
 from lacuna.evaluation import evaluate_systems
-from lacuna.fitting import FITTERS, DevSet, FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter, tune
+from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter, tune
 from lacuna.fitting.token_cache import LOWEST_LOG_P, TokenCache, collect_dev, collect_entries
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
@@ -35,17 +34,6 @@ from unit.models.tiny_models import Zoo
 TRAIN, DEV = make_pairs(30, seed=1), make_pairs(12, seed=2)
 SHORT = BeamSettings(beam=2, max_new_tokens=8)
 KINDS = {"vanilla": Vanilla, "adaptive": Adaptive, "kster": Kster}
-
-
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
-
-
-@pytest.fixture(scope="module")
-def model(zoo: Zoo) -> Model:
-    return zoo.model("marian")
 
 
 @pytest.fixture(scope="module")
@@ -208,17 +196,6 @@ def test_memories_with_fewer_entries_than_k(model: Model, tmp_path: Path) -> Non
 def test_settings_out_of_range_are_refused(kind: str, settings: dict[str, object], says: str) -> None:
     with pytest.raises(SettingError, match=says):
         make_fitter(kind, **settings)
-
-
-def test_defaults_in_the_docs_are_those_of_the_fitters() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "fit.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| `--(\w+)` \| (\w+|tries all) \|", page, re.MULTILINE)
-    defaults = [
-        (kind, field.name, "tries all" if field.default is None else str(field.default))
-        for kind, fitter in FITTERS.items()
-        for field in fields(fitter)
-    ]
-    assert rows == defaults
 
 
 def test_what_cannot_be_fitted_is_refused_before_any_work(

@@ -48,7 +48,7 @@ def test_numbers_that_are_no_weights_are_found_even_with_matching_hashes(wrong: 
     manifest["shards"][0]["files"]["weights.npy"] = record_of(path).model_dump()
     (merged.path / MANIFEST).write_text(json.dumps(manifest))
     assert [problem.split(": ")[1] for problem in verify_store(merged.path).problems] == [
-        "holds weights that are not finite and above 0"
+        "has weights that are not finite and above 0"
     ]
 
 

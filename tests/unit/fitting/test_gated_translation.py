@@ -22,18 +22,12 @@ from lacuna.models.stepping import ModelScorer
 from lacuna.records import Origin, SentencePair
 from lacuna.translator import Memory, Translator, open_memory
 from lacuna.translator.knn_scorer import KnnScorer
-from unit.models.tiny_models import SOURCES, TARGETS, Zoo
+from unit.models.tiny_models import SOURCES, TARGETS
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
 SHORT = BeamSettings(beam=3, max_new_tokens=12)
 INFINITE = float("inf")
 COMBINER = Vanilla(k=4, knn_weight=0.7, temperature=10.0)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo")).model("marian")
 
 
 @pytest.fixture(scope="module")
