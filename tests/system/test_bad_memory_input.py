@@ -139,7 +139,7 @@ CASES = {
     "build: store of another model": Case(AGAIN.replace("--model model", "--model other") + " store", "another model"),
     "build: store of other settings": Case(AGAIN.replace("300", "100") + " store", "shard_rows 300"),
     "build: begun with another corpus": Case(AGAIN.replace("corpus", "dev") + " unfinished", "other sentence pairs"),
-    "build: begun and cut": Case(f"{AGAIN} unfinished", "cut off", cut("unfinished/shards/00000/keys.npy")),
+    "build: begun and cut": Case(f"{AGAIN} unfinished", "truncated", cut("unfinished/shards/00000/keys.npy")),
 
     "index: no such store": Case("index nowhere", "no such store"),
     "index: store not finished": Case("index unfinished", "not finished"),
@@ -161,7 +161,7 @@ CASES = {
     "inspect: file missing": Case("inspect store", f"{VALUES}: missing", without(VALUES)),
     "inspect: newer format": Case("inspect store", "has format 99, this version", edit(MANIFEST, format=99)),
     "inspect: number of entries changed": Case("inspect store", "entries", edit(MANIFEST, entries=5)),
-    "inspect: index manifest is not JSON": Case("inspect store", "make the index again", write(INDEX, b"\xff")),
+    "inspect: index manifest is not JSON": Case("inspect store", "build the index again", write(INDEX, b"\xff")),
     "verify: folder that is no store": Case("verify in.txt", "not a store"),
     "verify: store not finished": Case("verify unfinished", "not finished"),
     "verify: manifest is not text": Case("verify store", "not JSON", write(MANIFEST, b"\xff\xfe")),
@@ -213,7 +213,7 @@ CASES = {
     "evaluate: nothing to translate": Case("evaluate in.txt --model model", "nothing to translate"),
     "evaluate: system is not UTF-8": Case("evaluate short.en in.txt", "in.txt:1: not UTF-8", write("in.txt", b"\xf6")),
     "evaluate: samples of nothing": Case("evaluate in.txt in.txt in.txt --samples 0", "1 or more"),
-    "evaluate: target that is no code": Case("evaluate in.txt in.txt --target german", "as in en"),
+    "evaluate: target that is no code": Case("evaluate in.txt in.txt --target german", "such as en"),
     "evaluate: target of another script": Case("evaluate in.txt in.txt --target cn", "--target zh",
                                                write("in.txt", "我们看见三只狗。".encode())),
 }  # fmt: skip
