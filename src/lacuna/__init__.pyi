@@ -58,6 +58,7 @@ from .combiners import Kster as Kster
 from .combiners import Vanilla as Vanilla
 from .combiners import load_combiner as load_combiner
 from .combiners import load_gate as load_gate
+from .fitting import DevSet as DevSet
 from .fitting import FitAdaptive as FitAdaptive
 from .fitting import FitKster as FitKster
 from .fitting import FitVanilla as FitVanilla

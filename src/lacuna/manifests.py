@@ -72,11 +72,9 @@ def seal_problem(path: Path) -> str | None:
     Manifests without a checksum were written by versions before 0.2, and cannot be checked.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as reason:
-        return f"{path}: cannot be read ({reason})"
-    if not isinstance(content, dict):
-        return f"{path}: content: got {type(content).__name__}; a manifest is one JSON object"
+        content = read_object(path, LacunaError, missing=f"{path}: missing", again="make the folder again")
+    except LacunaError as error:
+        return str(error)
     checksum = content.pop(_CHECKSUM, None)
     return None if checksum in (None, _checksum_of(content)) else f"{path}: {_EDITED}"
 

@@ -66,7 +66,7 @@ def index(
     trials: list[IndexTrial] = []
     if tune:
         _check_nothing_given(kind, probes, ef, rerank)
-        queries = _decoder_states(opened, dev, model, languages, sample) if dev else None
+        queries = _dev_states(opened, dev, model, languages, sample) if dev else None
         trials = try_indexes(opened, max(k), sample=sample, seed=seed, queries=queries, progress=progress)
         best = best_trial(trials, least_recall)
         kind, probes, ef = best.kind, best.settings.nprobe, best.settings.ef_search
@@ -83,20 +83,14 @@ def index(
     _print_report(report, measured)
 
 
-def _decoder_states(
+def _dev_states(
     store: Store, dev: str, model: str | None, languages: Languages | None, most: int
 ) -> NDArray[np.float32]:
-    """Run the model over a dev set with teacher forcing; return at most ``most`` decoder states."""
-    import numpy as np
-
-    from lacuna.fitting import DevSet
+    from lacuna.fitting.dev_pass import decoder_states
 
     options = ModelOptions(model=model, languages=languages)
-    loaded = options.load()
-    store.check_model(loaded)
     pairs = options.read_pairs(dev, most)  # each has one state or more
-    states = [batch.outputs.keys.numpy() for batch in DevSet.of(pairs).teacher_force(loaded)]
-    return np.concatenate(states)[:: max(1, sum(map(len, states)) // most)][:most]
+    return decoder_states(options.load(), store, pairs, most)
 
 
 def _check_nothing_given(kind: str, *settings: int | None) -> None:

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from lacuna.corpora import draw_pairs
+from lacuna.datastore import Store
 from lacuna.decoding import plan_batches
 from lacuna.errors import CorpusError, LacunaWarning
 from lacuna.models import Model, TeacherForced
@@ -124,6 +127,15 @@ class DevSet:
             yield DevBatch(batch.sentences, batch.gold, batch.outputs, found)
             progress.advance(len(batch.outputs.lengths))
         progress.finish()
+
+
+def decoder_states(
+    model: Model, store: Store, dev: DevSet | Iterable[SentencePair], most: int
+) -> NDArray[np.float32]:  # (states, dimension)
+    """Return at most ``most`` decoder states of a dev set, evenly spaced, as queries for an index of the store."""
+    store.check_model(model)
+    states = np.concatenate([batch.outputs.keys.numpy() for batch in DevSet.of(dev).teacher_force(model)])
+    return states[:: max(1, len(states) // most)][:most]
 
 
 def encode_fitting(model: Model, pairs: Sequence[SentencePair]) -> list[EncodedDevPair]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import faiss
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -25,6 +24,7 @@ from lacuna.evaluation import evaluate_systems
 from lacuna.files import check_unused
 from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.token_cache import TokenCache, collect_dev
+from lacuna.index.faiss import find_centroids
 from lacuna.margin import read_margins
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
@@ -201,9 +201,7 @@ def find_regions(memories: Sequence[Memory], *, seed: int, progress: Progress = 
     sample = np.concatenate(
         [_sample_keys(store, count * _SAMPLED_PER_REGION * store.entries // total, rng) for store in stores]
     )
-    kmeans = faiss.Kmeans(sample.shape[1], count, niter=_KMEANS_ITERATIONS, seed=seed, min_points_per_centroid=1)
-    kmeans.train(sample)
-    centers = np.asarray(kmeans.centroids, np.float32)
+    centers = find_centroids(sample, count, iterations=_KMEANS_ITERATIONS, seed=seed)
     sums = np.zeros((count, 3))
     progress.start("describe regions", total, "entries")
     for store, own in zip(stores, margins, strict=True):
