@@ -58,7 +58,7 @@ def test_an_edit_of_any_field_is_noticed(store: Store, folder: str) -> None:
         path.write_text(before)
     path.write_text("{")
     (problem,) = verify_store(store.path).problems
-    assert f"{path}: cannot be read" in problem
+    assert f"{path}: not JSON" in problem
 
 
 def test_lacuna_verify_names_an_edited_index_manifest(store: Store) -> None:
