@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -33,10 +34,14 @@ def test_each_line_is_answered_before_the_next_is_written(model: Path) -> None:
     with subprocess.Popen(translate(model, "--json"), stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        watchdog = Timer(SECONDS, process.kill)  # without streaming, the first answer would never come
+        watchdog.daemon = True
+        watchdog.start()
         for text in ("das kleine haus", "", "der hund"):
             process.stdin.write(f"{text}\n")
             process.stdin.flush()
             assert set(json.loads(process.stdout.readline())) == {"text", "score", "steps"}
+        watchdog.cancel()
         process.stdin.close()
         assert process.stdout.read() == ""
         assert process.wait(SECONDS) == 0
