@@ -74,6 +74,8 @@ def needs_extra(extra: str, purpose: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        if (error.name or "").startswith("lacuna"):  # a mistake of ours, not a missing package
+            raise
         raise MissingExtra(f'{purpose} needs the package {error.name}; pip install "lacuna-mt[{extra}]"') from error
 
 

@@ -11,7 +11,7 @@ import typer
 
 from lacuna.cli.options import CalibrationFolder, Json, ModelOptions, expand_bundles, given, use_threads, with_default
 from lacuna.cli.render import print_json
-from lacuna.errors import MissingExtra, SettingError
+from lacuna.errors import SettingError, needs_extra
 
 if TYPE_CHECKING:
     from lacuna.serving import Engine
@@ -67,15 +67,9 @@ def serve(
 
     Example: `lacuna serve --memory it=it-store --combiner it=it-adaptive`, then open http://127.0.0.1:8017
     """
-    try:
+    with needs_extra("serve", "lacuna serve"):
         from lacuna.serving import ServerLimits
         from lacuna.serving import serve as run
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("lacuna"):
-            raise
-        raise MissingExtra(
-            f"serve needs {error.name}, which is not installed; install it with: pip install 'lacuna-mt[serve]'"
-        ) from error
     bounds = given(max_characters=max_characters, max_texts=max_texts)
     limits = ServerLimits(**bounds, **given(max_body_bytes=max_body_bytes, max_seconds=max_seconds))
     key = _read_key(api_key_file)
