@@ -80,13 +80,19 @@ def read_lines(path: Path) -> Iterator[str]:
     misalign all following lines with the other language.
     """
     with open_bytes(path) as file:
-        number = 0
-        while raw := file.readline(LONGEST_LINE + 1):
-            number += 1
-            text = decode(path, number, raw)
-            if number == 1:
-                text = text.removeprefix("\ufeff")
-            yield text.removesuffix("\n").removesuffix("\r")
+        for number, text in enumerate(decode_lines(file, path)):
+            yield text if number else text.removeprefix("\ufeff")
+
+
+def decode_lines(file: BinaryIO, name: str | Path) -> Iterator[str]:
+    """Yield the lines of an open UTF-8 file without line ends, reading no line beyond :data:`LONGEST_LINE`.
+
+    :param name: The file, for errors.
+    """
+    number = 0
+    while raw := file.readline(LONGEST_LINE + 1):
+        number += 1
+        yield decode(name, number, raw).removesuffix("\n").removesuffix("\r")
 
 
 def decode(name: str | Path, line: int, raw: bytes, encoding: str = "utf-8") -> str:

@@ -13,7 +13,7 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import BinaryIO, Generic, NamedTuple, TypeVar
 
-from lacuna.corpora.base import LONGEST_LINE, decode
+from lacuna.corpora.base import decode_lines
 from lacuna.errors import CorpusError
 
 Item = TypeVar("Item")
@@ -37,18 +37,11 @@ def open_lines(file: Path | None) -> Iterator[str]:
 
 
 def _decoded_lines(stream: BinaryIO, name: str) -> Iterator[str]:
-    number = 0
     with stream:
-        while line := _read_line(stream, name):
-            number += 1
-            yield decode(name, number, line).removesuffix("\n").removesuffix("\r")
-
-
-def _read_line(stream: BinaryIO, name: str) -> bytes:
-    try:
-        return stream.readline(LONGEST_LINE + 1)
-    except OSError as error:
-        raise _unreadable(name, error) from error
+        try:
+            yield from decode_lines(stream, name)
+        except OSError as error:
+            raise _unreadable(name, error) from error
 
 
 def _unreadable(name: str, error: OSError) -> CorpusError:
