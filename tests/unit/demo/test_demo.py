@@ -63,9 +63,9 @@ def folder(finished: Path) -> Path:
 
 
 def states(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """The identity of each artifact's manifest: another inode means that it was written again."""
+    """The manifest of each artifact and when it was written; an inode would not do, the file system reuses them."""
     paths = {name: folder / name / "manifest.json" for name in ARTIFACTS}
-    return {name: (path.stat().st_ino, path.read_bytes()) for name, path in paths.items()}
+    return {name: (path.stat().st_mtime_ns, path.read_bytes()) for name, path in paths.items()}
 
 
 def remade(before: dict[str, tuple[int, bytes]], after: dict[str, tuple[int, bytes]]) -> set[str]:
