@@ -36,12 +36,14 @@ class _FusedCrossEntropy(torch.autograd.Function):
         states_gradient = torch.empty_like(states)
         # Not needed where only adapters are trained.
         weight_gradient = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
-        gold_loss = states.new_zeros(())
-        even_loss = states.new_zeros(())
+        gold_loss = weight.new_zeros(())
+        even_loss = weight.new_zeros(())
+        # Products run in the type of the states, which may be bfloat16; sums and the softmax stay in float32.
+        cast_weight = weight.to(states.dtype)
         buffer = states.new_empty(min(_BLOCK, rows), vocabulary)
         for start in range(0, rows, _BLOCK):
             block, gold = states[start : start + _BLOCK], target[start : start + _BLOCK, None]
-            logits = torch.mm(block, weight.T, out=buffer[: len(block)])
+            logits = torch.mm(block, cast_weight.T, out=buffer[: len(block)]).float()
             normalizer = torch.logsumexp(logits, dim=1, keepdim=True)
             gold_loss += (normalizer - logits.gather(1, gold)).sum()
             if smoothing:
@@ -50,9 +52,10 @@ class _FusedCrossEntropy(torch.autograd.Function):
             if smoothing:
                 gradient.sub_(smoothing / vocabulary)
             gradient.scatter_add_(1, gold, gradient.new_full(gold.shape, smoothing - 1.0))
-            torch.mm(gradient, weight, out=states_gradient[start : start + _BLOCK])
+            gradient = gradient.to(states.dtype)
+            torch.mm(gradient, cast_weight, out=states_gradient[start : start + _BLOCK])
             if weight_gradient is not None:
-                weight_gradient.addmm_(gradient.T, block)
+                weight_gradient += gradient.T @ block
         ctx.save_for_backward(
             states_gradient.div_(rows), None if weight_gradient is None else weight_gradient.div_(rows)
         )
@@ -156,16 +159,22 @@ def batch_negative_log_likelihood(network: Network, batch: Batch) -> float:
     return summed_negative_log_likelihood(out.states, out.weight, batch.target)
 
 
-def marian_forward(network: MarianMTModel) -> Network:
-    """Run a Marian network that is trained from scratch; it has neither scale nor bias."""
+def marian_forward(network: MarianMTModel, precision: str = "float32") -> Network:
+    """Run a Marian network that is trained from scratch; it has neither scale nor bias.
+
+    :param precision: Type of the matrix products of training steps. Evaluation always runs in float32.
+    """
+    dtype = getattr(torch, precision)
 
     def run(batch: Batch) -> Forward:
-        output = network.model(
-            input_ids=batch.source,
-            attention_mask=batch.source_mask,
-            decoder_input_ids=batch.target_input,
-            use_cache=False,
-        )
+        lower = network.training and dtype != torch.float32
+        with torch.autocast(batch.source.device.type, dtype=dtype, enabled=lower):
+            output = network.model(
+                input_ids=batch.source,
+                attention_mask=batch.source_mask,
+                decoder_input_ids=batch.target_input,
+                use_cache=False,
+            )
         states = output.last_hidden_state.flatten(0, 1).index_select(0, batch.target_places)
         return Forward(states, network.lm_head.weight, output.encoder_last_hidden_state)
 

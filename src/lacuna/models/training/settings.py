@@ -16,6 +16,7 @@ from lacuna.errors import SettingError
 
 TOKENIZATIONS = ("sentencepiece", "bpe")
 VOCABULARIES = ("joint", "separate")
+PRECISIONS = ("float32", "bfloat16")
 
 # LoRA adapters start at zero and are small: they need a much larger learning rate than the full weights.
 _FULL_LEARNING_RATE = 3e-4
@@ -80,6 +81,8 @@ class TrainSettings:
     :param dev_pairs: Training pairs held out where no dev set is given.
     :param tokenization: ``sentencepiece``, or ``bpe``: Moses or jieba words, then subword-nmt.
     :param vocabularies: ``joint``, or ``separate`` for source and target; the latter needs ``bpe``.
+    :param precision: Type of the matrix products of training steps: ``float32`` or ``bfloat16``. Weights, optimizer
+        and evaluation are always in float32.
     :param seed: Seed of the weights, the order of the pairs and the vocabulary sample.
     """
 
@@ -102,6 +105,7 @@ class TrainSettings:
     dev_pairs: int = 2000
     tokenization: str = "sentencepiece"
     vocabularies: str = "joint"
+    precision: str = "float32"
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -112,7 +116,11 @@ class TrainSettings:
         _check_range(self, "0 or more", "warmup_steps", "patience", "weight_decay", "lexical_weight")
         _check_range(self, "0 or more and less than 1", "label_smoothing", "dropout")
         _check(0 < self.decay_share <= 1, "decay_share", self.decay_share, "more than 0, at most 1")
-        for name, allowed in (("tokenization", TOKENIZATIONS), ("vocabularies", VOCABULARIES)):
+        for name, allowed in (
+            ("tokenization", TOKENIZATIONS),
+            ("vocabularies", VOCABULARIES),
+            ("precision", PRECISIONS),
+        ):
             _check(getattr(self, name) in allowed, name, repr(getattr(self, name)), " or ".join(allowed))
         compatible = self.tokenization == "bpe" or self.vocabularies == "joint"
         _check(compatible, "vocabularies", f"{self.vocabularies} with sentencepiece", "joint, or tokenization bpe")
