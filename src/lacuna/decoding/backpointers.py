@@ -1,18 +1,20 @@
 """Bookkeeping of beam search: backpointers of unfinished hypotheses, and the best finished hypotheses so far.
 
-Everything is a tensor over sentences or rows until the end of the search, when finished hypotheses are read back from
-the last token to the first. Does not know how candidates are found or when a search ends.
+Everything is an array over sentences or rows until the end of the search, when finished hypotheses are read back from
+the last token to the first. The arrays are small, and NumPy handles small arrays faster than torch. Does not know how
+candidates are found or when a search ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+
+_Number = TypeVar("_Number", np.int64, np.float32)
 
 # The node of an empty hypothesis.
 ROOT = -1
@@ -36,23 +38,24 @@ class Hypothesis:
 
 @dataclass(slots=True)
 class Extensions:
-    """Tokens that extend rows of a batch. All tensors have the same shape."""
+    """Tokens that extend rows of a batch. All arrays have the same shape."""
 
-    rows: torch.Tensor  # the row that is extended
-    tokens: torch.Tensor
-    log_probs: torch.Tensor  # of the token alone
+    rows: NDArray[np.int64]  # the row that is extended
+    tokens: NDArray[np.int64]
+    log_probs: NDArray[np.float32]  # of the token alone
 
     def first(self, count: int) -> Extensions:
         """Select the first columns of each sentence."""
         return Extensions(self.rows[:, :count], self.tokens[:, :count], self.log_probs[:, :count])
 
-    def take(self, columns: torch.Tensor) -> Extensions:
-        """Select columns of each sentence: ``(sentences, selected)`` out of ``(sentences, candidates)``."""
-        return Extensions(*(part.gather(1, columns) for part in (self.rows, self.tokens, self.log_probs)))
+    def take(self, sentences: NDArray[np.int64], columns: NDArray[np.int64]) -> Extensions:
+        """Select columns of some sentences, and flatten them into the rows of the next batch.
 
-    def keep(self, sentences: torch.Tensor) -> Extensions:
-        """Select sentences and flatten their extensions into the rows of the next batch."""
-        return Extensions(*(part[sentences].flatten() for part in (self.rows, self.tokens, self.log_probs)))
+        :param sentences: (selected,).
+        :param columns: Columns of each selected sentence: (selected, width).
+        """
+        places = sentences[:, None], columns
+        return Extensions(self.rows[places].ravel(), self.tokens[places].ravel(), self.log_probs[places].ravel())
 
 
 class _Paths(NamedTuple):
@@ -72,57 +75,75 @@ class Backpointers:
 
     def __init__(self) -> None:
         self._size = 0
-        self._blocks: list[tuple[torch.Tensor, ...]] = []
+        self._parents: list[NDArray[np.int64]] = []
+        self._tokens: list[NDArray[np.int64]] = []
+        self._log_probs: list[NDArray[np.float32]] = []
+        self._score_gaps: list[NDArray[np.float32]] = []
 
     def add(
-        self, parents: torch.Tensor, tokens: torch.Tensor, log_probs: torch.Tensor, score_gaps: torch.Tensor
-    ) -> torch.Tensor:
+        self, parents: NDArray[np.int64], extensions: Extensions, score_gaps: NDArray[np.float32]
+    ) -> NDArray[np.int64]:
         """Add nodes and return their numbers, all ``(nodes,)``."""
-        self._blocks.append((parents, tokens, log_probs, score_gaps))
+        self._parents.append(parents)
+        self._tokens.append(extensions.tokens)
+        self._log_probs.append(extensions.log_probs)
+        self._score_gaps.append(score_gaps)
         self._size += len(parents)
-        return torch.arange(self._size - len(parents), self._size, device=parents.device)
+        return np.arange(self._size - len(parents), self._size)
 
     def follow(self, nodes: NDArray[np.int64]) -> _Paths:
         """Follow nodes back to the root."""
-        blocks = (_numpy(torch.cat(parts)) for parts in zip(*self._blocks, strict=True))
-        parents, *columns = (np.append(part, part.dtype.type(0)) for part in blocks)  # the last element is for ROOT
+        # The last element is for ROOT.
+        parents = np.concatenate([*self._parents, np.zeros(1, np.int64)])
         path = []
         while (nodes > ROOT).any():
             path.append(nodes)
             nodes = np.where(nodes > ROOT, parents[nodes], ROOT)
         steps = np.stack(path, 1) if path else np.zeros((len(nodes), 0), np.int64)
-        return _Paths((steps > ROOT).sum(1), *(column[steps] for column in columns))
+        return _Paths(
+            (steps > ROOT).sum(1),
+            np.concatenate([*self._tokens, np.zeros(1, np.int64)])[steps],
+            np.concatenate([*self._log_probs, np.zeros(1, np.float32)])[steps],
+            np.concatenate([*self._score_gaps, np.zeros(1, np.float32)])[steps],
+        )
 
 
 class FinishedHypotheses:
     """The best finished hypotheses of every sentence, best first, at most ``beam`` each."""
 
-    def __init__(self, sentences: int, beam: int, device: torch.device) -> None:
-        self.scores = torch.full((sentences, beam), float("-inf"), device=device)  # -inf: no hypothesis yet
-        self._nodes = torch.full((sentences, beam), ROOT, device=device)  # the node that the last token extends
-        self._tokens = torch.zeros_like(self._nodes)
-        self._log_probs = torch.zeros_like(self.scores)
+    def __init__(self, sentences: int, beam: int) -> None:
+        self.scores = np.full((sentences, beam), -np.inf, np.float32)  # -inf: no hypothesis yet
+        self._nodes = np.full((sentences, beam), ROOT)  # the node that the last token extends
+        self._tokens = np.zeros_like(self._nodes)
+        self._log_probs = np.zeros_like(self.scores)
 
-    def merge(self, sentences: torch.Tensor, scores: torch.Tensor, nodes: torch.Tensor, last: Extensions) -> None:
+    def merge(
+        self,
+        sentences: NDArray[np.int64],
+        scores: NDArray[np.float32],
+        nodes: NDArray[np.int64],
+        last: Extensions,
+    ) -> None:
         """Merge candidates ``(sentences, candidates)`` and keep the best; a score of -inf is never kept.
 
         :param nodes: The node that each candidate extends.
         :param last: The last token of each candidate.
         """
-        merged, best = torch.cat([self.scores[sentences], scores], 1).topk(self.scores.shape[1])
-        self.scores[sentences] = merged
-        for old, new in ((self._nodes, nodes), (self._tokens, last.tokens), (self._log_probs, last.log_probs)):
-            old[sentences] = torch.cat([old[sentences], new], 1).gather(1, best)
+        merged = np.concatenate([self.scores[sentences], scores], axis=1)
+        best = np.argsort(-merged, axis=1, kind="stable")[:, : self.scores.shape[1]]
+        self.scores[sentences] = np.take_along_axis(merged, best, axis=1)
+        self._nodes[sentences] = _merged(self._nodes[sentences], nodes, best)
+        self._tokens[sentences] = _merged(self._tokens[sentences], last.tokens, best)
+        self._log_probs[sentences] = _merged(self._log_probs[sentences], last.log_probs, best)
 
     def read(self, sentences: Sequence[int], backpointers: Backpointers) -> list[list[Hypothesis]]:
         """Follow the backpointers of the finished hypotheses of some sentences."""
-        scores, nodes, *last = (
-            _numpy(part[list(sentences)]) for part in (self.scores, self._nodes, self._tokens, self._log_probs)
-        )
+        chosen = list(sentences)
+        scores = self.scores[chosen]
         places = np.nonzero(np.isfinite(scores))
-        columns = (part[places].tolist() for part in (scores, *last))
-        paths = backpointers.follow(nodes[places])
-        found: list[list[Hypothesis]] = [[] for _ in range(len(scores))]
+        columns = (part[chosen][places].tolist() for part in (self.scores, self._tokens, self._log_probs))
+        paths = backpointers.follow(self._nodes[chosen][places])
+        found: list[list[Hypothesis]] = [[] for _ in chosen]
         for sentence, score, token, log_prob, length, *path in zip(
             places[0].tolist(), *columns, *(column.tolist() for column in paths), strict=True
         ):
@@ -132,6 +153,5 @@ class FinishedHypotheses:
         return found
 
 
-def _numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = tensor.cpu().numpy()
-    return array
+def _merged(old: NDArray[_Number], new: NDArray[_Number], best: NDArray[np.int64]) -> NDArray[_Number]:
+    return np.take_along_axis(np.concatenate([old, new], axis=1), best, axis=1)

@@ -6,9 +6,11 @@ Does not know where scores come from, how sentences are batched, or what tokens 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from lacuna.decoding.backpointers import ROOT, Backpointers, Extensions, FinishedHypotheses, Hypothesis
 from lacuna.errors import ModelError, SettingError
@@ -38,7 +40,7 @@ def top_k(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return best.values, torch.where(block < k, inside, best.indices - k * _BLOCK + split)
 
 
-_NONE = float("-inf")
+_NONE = np.float32(-np.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +90,36 @@ class LiveHypotheses:
     :param nodes: Their nodes in the backpointers: (live, width).
     """
 
-    sentences: torch.Tensor
-    limits: torch.Tensor
-    lengths: torch.Tensor
-    totals: torch.Tensor
-    nodes: torch.Tensor
+    sentences: NDArray[np.int64]
+    limits: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    totals: NDArray[np.float32]
+    nodes: NDArray[np.int64]
 
     @classmethod
-    def start(cls, sentences: torch.Tensor, limits: torch.Tensor) -> LiveHypotheses:
+    def start(cls, sentences: Sequence[int], limits: Sequence[int]) -> LiveHypotheses:
         """Start with one empty hypothesis for each sentence."""
-        lengths, totals = torch.zeros_like(sentences), torch.zeros(len(sentences), 1, device=sentences.device)
-        return cls(sentences, limits, lengths, totals, torch.full_like(sentences, ROOT)[:, None])
+        numbers = np.array(sentences, np.int64)
+        root = np.full((len(numbers), 1), ROOT, np.int64)
+        totals = np.zeros((len(numbers), 1), np.float32)
+        return cls(numbers, np.array(limits, np.int64), np.zeros_like(numbers), totals, root)
 
     def __len__(self) -> int:
         return len(self.sentences)
 
     def join(self, others: LiveHypotheses) -> LiveHypotheses:
         """Append other sentences, with the same number of hypotheses each."""
-        parts = (torch.cat([getattr(one, part.name) for one in (self, others)]) for part in fields(LiveHypotheses))
-        return LiveHypotheses(*parts)
+        return LiveHypotheses(
+            np.concatenate([self.sentences, others.sentences]),
+            np.concatenate([self.limits, others.limits]),
+            np.concatenate([self.lengths, others.lengths]),
+            np.concatenate([self.totals, others.totals]),
+            np.concatenate([self.nodes, others.nodes]),
+        )
 
-    def score_gaps(self) -> torch.Tensor:
+    def score_gaps(self) -> NDArray[np.float32]:
         """Return how many nats each row is below the best row of its sentence: (rows,)."""
-        return (self.totals[:, :1] - self.totals).flatten()
+        return (self.totals[:, :1] - self.totals).ravel()
 
 
 class BeamRules:
@@ -119,62 +128,64 @@ class BeamRules:
     :param sentences: Total number of sentences.
     """
 
-    def __init__(
-        self, sentences: int, eos_id: int, banned: Sequence[int], settings: BeamSettings, device: torch.device
-    ) -> None:
+    def __init__(self, sentences: int, eos_id: int, banned: Sequence[int], settings: BeamSettings) -> None:
         self._eos_id = eos_id
         self._banned = list(banned)
         self._settings = settings
         self._backpointers = Backpointers()
-        self._finished = FinishedHypotheses(sentences, settings.beam, device)
+        self._finished = FinishedHypotheses(sentences, settings.beam)
 
     def step(self, live: LiveHypotheses, scores: torch.Tensor) -> tuple[LiveHypotheses, Extensions]:
         """Choose tokens from the scores of all rows; return the sentences that continue and their new rows."""
         totals, candidates = self._candidates(live, scores)
-        nodes = live.nodes.flatten()[candidates.rows]
+        nodes = live.nodes.ravel()[candidates.rows]
         lengths = live.lengths + 1
-        ends = (candidates.tokens == self._eos_id) | (lengths >= live.limits)[:, None]
-        divisors = lengths.double().pow(self._settings.length_penalty).float()
+        ends = candidates.tokens == self._eos_id
+        ends |= (lengths >= live.limits)[:, None]
+        divisors = (lengths.astype(np.float64) ** self._settings.length_penalty).astype(np.float32)
         # Only the best `beam` candidates may finish; the others replace them if they end.
         beam = min(self._settings.beam, totals.shape[1])
-        final_scores = totals.masked_fill(~ends, _NONE)[:, :beam] / divisors[:, None]
-        self._finished.merge(live.sentences, final_scores, nodes[:, :beam], candidates.first(beam))
-        unfinished, best = totals.masked_fill(ends, _NONE).topk(beam)
-        continues = self._continues(live.sentences, unfinished[:, 0], divisors)
-        extensions = candidates.take(best).keep(continues)
-        parents = nodes.gather(1, best)[continues]
+        if ends[:, :beam].any():
+            final_scores = np.where(ends, totals / divisors[:, None], _NONE)[:, :beam].astype(np.float32)
+            self._finished.merge(live.sentences, final_scores, nodes[:, :beam], candidates.first(beam))
+        # Candidates are sorted: those that do not end keep their order.
+        best = np.argsort(ends, axis=1, kind="stable")[:, :beam]
+        unfinished = np.take_along_axis(np.where(ends, _NONE, totals), best, axis=1)
+        continues = np.flatnonzero(self._continues(live.sentences, unfinished[:, 0], divisors))
+        best = best[continues]
+        extensions = candidates.take(continues, best)
+        parents = nodes[continues[:, None], best]
         kept = LiveHypotheses(
             live.sentences[continues], live.limits[continues], lengths[continues], unfinished[continues], parents
         )
-        added = self._backpointers.add(parents.flatten(), extensions.tokens, extensions.log_probs, kept.score_gaps())
-        kept.nodes = added.view_as(parents)
+        kept.nodes = self._backpointers.add(parents.ravel(), extensions, kept.score_gaps()).reshape(parents.shape)
         return kept, extensions
 
     def results(self, sentences: Sequence[int]) -> list[list[Hypothesis]]:
         """Return the finished hypotheses of some sentences, best first."""
         return self._finished.read(sentences, self._backpointers)
 
-    def _candidates(self, live: LiveHypotheses, scores: torch.Tensor) -> tuple[torch.Tensor, Extensions]:
+    def _candidates(self, live: LiveHypotheses, scores: torch.Tensor) -> tuple[NDArray[np.float32], Extensions]:
         """Return the best extensions of each sentence, best first, and their totals: ``(live, candidates)``."""
         if self._banned:
-            scores[:, self._banned] = _NONE
+            scores[:, self._banned] = -torch.inf
         count, width = live.totals.shape
         # A row cannot give more than all candidates of its sentence. Twice the beam, since half may be end tokens.
         wanted = 2 * self._settings.beam
-        gains, tokens = top_k(scores, min(wanted, scores.shape[1]))
+        gains, tokens = (part.cpu().numpy() for part in top_k(scores, min(wanted, scores.shape[1])))
         per_row = gains.shape[1]
-        sums = (live.totals.flatten()[:, None] + gains).view(count, width * per_row)
-        totals, best = sums.topk(min(wanted, width * per_row))
-        _check(totals[:, 0], live.lengths)
-        first_rows = torch.arange(count, device=scores.device)[:, None] * width
-        extensions = Extensions(
-            first_rows + best // per_row,
-            tokens.view(count, -1).gather(1, best),
-            gains.view(count, -1).gather(1, best),
-        )
-        return totals, extensions
+        sums = (live.totals.reshape(-1, 1) + gains).reshape(count, width * per_row)
+        # Stable, so that ties do not depend on the machine.
+        best = np.argsort(-sums, axis=1, kind="stable")[:, :wanted]
+        totals = np.take_along_axis(sums, best, axis=1)
+        _check(sums, totals[:, 0], live.lengths)
+        rows, places = np.arange(count)[:, None], best // per_row
+        tokens, gains = tokens.reshape(count, -1)[rows, best], gains.reshape(count, -1)[rows, best]
+        return totals, Extensions(rows * width + places, tokens, gains)
 
-    def _continues(self, sentences: torch.Tensor, best: torch.Tensor, divisors: torch.Tensor) -> torch.Tensor:
+    def _continues(
+        self, sentences: NDArray[np.int64], best: NDArray[np.float32], divisors: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
         """Decide which sentences continue.
 
         A sentence ends when ``beam`` hypotheses are finished and the best unfinished one, if it ended here, would not
@@ -185,14 +196,14 @@ class BeamRules:
         :param best: Log-probability of the best unfinished hypothesis of each sentence: (live,).
         """
         improvable = best / divisors > self._finished.scores[sentences, -1]  # -inf while there are fewer than `beam`
-        return improvable & (best > _NONE)
+        return np.asarray(improvable & (best > _NONE))
 
 
-def _check(best: torch.Tensor, lengths: torch.Tensor) -> None:
+def _check(sums: NDArray[np.float32], best: NDArray[np.float32], lengths: NDArray[np.int64]) -> None:
     """Raise on scores that are not log-probabilities, and on a sentence without any possible first token."""
-    wrong = best.isnan() | (best == -_NONE)
-    if bool(wrong.any()):
+    wrong = np.isnan(sums).any(axis=1) | (best == -_NONE)
+    if wrong.any():
         step = int(lengths[wrong].min())
         raise ModelError(f"step {step}: the scorer gave NaN or infinity where log-probabilities are needed")
-    if bool(((best == _NONE) & (lengths == 0)).any()):
+    if ((best == _NONE) & (lengths == 0)).any():
         raise ModelError("no token is allowed to start a translation: all are banned or have no probability")

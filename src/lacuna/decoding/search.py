@@ -145,6 +145,7 @@ class _RunningBatch(Generic[State]):
     def __init__(self, scorer: Scorer[State], sources: Sequence[Sequence[int]], settings: BeamSettings) -> None:
         self._scorer, self._sources, self._settings = scorer, sources, settings
         self._rules: BeamRules | None = None
+        self._device = torch.device("cpu")  # that of the scores, once there are any
         self._current: tuple[LiveHypotheses, State] | None = None
 
     @property
@@ -172,8 +173,7 @@ class _RunningBatch(Generic[State]):
         state = self._scorer.start(sources)
         scores = self._scorer.score(state)
         limits = [min(self._settings.limit(len(source)), self._scorer.max_new_tokens) for source in sources]
-        live = LiveHypotheses.start(*(torch.tensor(part, device=scores.device) for part in (numbers, limits)))
-        started = self._extend(live, state, scores)
+        started = self._extend(LiveHypotheses.start(numbers, limits), state, scores)
         if started is None or self._current is None:
             self._current = started or self._current
         else:
@@ -184,7 +184,8 @@ class _RunningBatch(Generic[State]):
         """Find the next token of every hypothesis."""
         assert self._current is not None
         live, state = self._current
-        self._current = self._extend(live, state, self._scorer.score(state, live.score_gaps()))
+        gaps = torch.from_numpy(live.score_gaps()).to(self._device)
+        self._current = self._extend(live, state, self._scorer.score(state, gaps))
 
     def results(self, sentences: Sequence[int]) -> list[list[Hypothesis]]:
         """Return the finished hypotheses of some sentences."""
@@ -194,6 +195,10 @@ class _RunningBatch(Generic[State]):
         """Choose the next tokens; return ``None`` if all sentences end with them."""
         if self._rules is None:
             banned = self._scorer.banned_ids
-            self._rules = BeamRules(len(self._sources), self._scorer.eos_id, banned, self._settings, scores.device)
+            self._rules = BeamRules(len(self._sources), self._scorer.eos_id, banned, self._settings)
+            self._device = scores.device
         live, extensions = self._rules.step(live, scores)
-        return (live, self._scorer.advance(state, extensions.rows, extensions.tokens)) if len(live) else None
+        if not len(live):
+            return None
+        rows, tokens = (torch.from_numpy(part).to(self._device) for part in (extensions.rows, extensions.tokens))
+        return live, self._scorer.advance(state, rows, tokens)

@@ -17,7 +17,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
 from lacuna.models.fast_decoder import FastCache, FastDecoder
-from lacuna.models.linears import Linear, make_linear, with_int8_layers
+from lacuna.models.linears import Linear, make_linear, with_fast_linears
 
 
 class KVCache(Protocol):
@@ -43,11 +43,10 @@ class _PreparedWeights:
     """The weights of a model, prepared for decoding.
 
     :param decoder: ``None`` if only transformers can run it.
-    :param encoder: ``None`` if the model's own is used.
     """
 
     decoder: FastDecoder | None
-    encoder: nn.Module | None
+    encoder: nn.Module
     project: Linear
 
 
@@ -58,7 +57,7 @@ def _prepared_weights(model: Model, int8: bool) -> _PreparedWeights:
         head = model.projection
         model.forms[name] = _PreparedWeights(
             FastDecoder.prepare(model.hf, int8=int8),
-            with_int8_layers(model.hf.get_encoder()) if int8 else None,
+            with_fast_linears(model.hf.get_encoder(), int8=int8),
             make_linear(head.weight, head.bias, int8=int8),
         )
     forms: _PreparedWeights = model.forms[name]
@@ -77,7 +76,7 @@ class ModelScorer:
         self._model = model
         forms = _prepared_weights(model, int8)
         self._fast = forms.decoder if fast else None
-        self._encoder = forms.encoder
+        self._encoder = forms.encoder if fast or int8 else None
         self._project = forms.project if fast else None
 
     @property

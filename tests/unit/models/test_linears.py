@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lacuna.models.linears import Int8Linear, join_linears, make_linear, with_int8_layers
+from lacuna.models.linears import FastLinear, join_linears, make_linear, with_fast_linears
 
 
 def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -43,8 +43,8 @@ def test_joined_layers_stand_side_by_side() -> None:
 def test_only_linear_layers_change_and_the_rest_is_shared() -> None:
     torch.manual_seed(1)
     module = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 8), nn.LayerNorm(8))
-    rounded = with_int8_layers(module)
-    assert isinstance(rounded[1], Int8Linear)
+    rounded = with_fast_linears(module, int8=True)
+    assert isinstance(rounded[1], FastLinear)
     assert type(module[1]) is nn.Linear
     assert rounded[0].weight is module[0].weight
     tokens = torch.tensor([1, 2, 3])
