@@ -7,6 +7,7 @@ compute, and nothing of batches.
 from __future__ import annotations
 
 import copy
+from typing import TypeGuard
 
 import torch
 from torch import nn
@@ -37,7 +38,7 @@ def with_packed_layers(hf: PreTrainedModel, projection: torch.Tensor) -> PreTrai
 
     :param projection: Weight of the output projection, which is not packed.
     """
-    layers = [child for child in hf.modules() if _is_packable(child, projection)]
+    layers: list[nn.Linear] = [child for child in hf.modules() if _is_packable(child, projection)]
     size = sum(layer.weight.nbytes for layer in layers)
     if not layers or not _can_pack() or size > _MAX_PACKED:
         return hf
@@ -50,7 +51,7 @@ def with_packed_layers(hf: PreTrainedModel, projection: torch.Tensor) -> PreTrai
     return copied
 
 
-def _is_packable(module: nn.Module, projection: torch.Tensor) -> bool:
+def _is_packable(module: nn.Module, projection: torch.Tensor) -> TypeGuard[nn.Linear]:
     return (
         type(module) is nn.Linear
         and module.weight is not projection
