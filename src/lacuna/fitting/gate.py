@@ -202,7 +202,8 @@ def find_regions(memories: Sequence[Memory], *, seed: int, progress: Progress = 
     sample = np.concatenate(
         [_sample_keys(store, count * _SAMPLED_PER_REGION * store.entries // total, rng) for store in stores]
     )
-    centers = find_centroids(sample, count, iterations=_KMEANS_ITERATIONS, seed=seed)
+    with one_thread():  # so few vectors are not worth splitting
+        centers = find_centroids(sample, count, iterations=_KMEANS_ITERATIONS, seed=seed)
     sums = np.zeros((count, 3))
     progress.start("describe regions", total, "entries")
     pool = WorkerPool.of_process()

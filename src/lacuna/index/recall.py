@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from lacuna.errors import IndexingError
 from lacuna.index.base import KeyStore, Neighborhood, VectorIndex, check_queries, check_seed
+from lacuna.index.building import training_threads
 from lacuna.index.distances import leave_self_out, true_distances
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, make_index
@@ -224,7 +225,8 @@ def try_indexes(
         if kind.is_exact:
             continue
         started = time.monotonic()
-        made, _ = make_index(store, kind, seed, None, progress)
+        with training_threads(kind):
+            made, _ = make_index(store, kind, seed, None, progress)
         seconds = time.monotonic() - started
         for settings in _tried_settings(kind):
             found, speed = search(FaissIndex(made, store, kind, settings))

@@ -39,9 +39,9 @@ _Form = TypeVar("_Form")
 
 @dataclass(frozen=True, slots=True)
 class _ForwardPass:
-    """Encoder and decoder, with weights prepared for whole sentences."""
+    """A model with weights prepared for whole sentences, and its decoder up to the output projection."""
 
-    encoder: nn.Module
+    hf: PreTrainedModel
     decoder: Decoder
 
 
@@ -207,7 +207,7 @@ class Model:
 
         def prepare() -> _ForwardPass:
             packed = with_packed_layers(self.hf, self.projection.weight)
-            return _ForwardPass(packed.get_encoder(), self.family.decoder(packed))
+            return _ForwardPass(packed, self.family.decoder(packed))
 
         return self._prepared("forward", prepare)
 
@@ -292,7 +292,7 @@ class Model:
 
     def _keys(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor:
         forward = self._forward
-        encoded, mask = self.encode(sources, forward.encoder)
+        encoded, mask = self.encode(sources, forward.hf.get_encoder())
         # Padded on the right, under a causal mask: no real position attends to padding.
         inputs, _ = self._padded([[*self.start_ids, *target[:-1]] for target in targets])
         states = forward.decoder(
