@@ -1,15 +1,17 @@
 """Speed of building a store relative to the forward pass alone, and peak memory for two corpus sizes.
 
-The forward pass runs the same batches through encoder, decoder, output projection and argmax, and stores nothing. Both
-are measured in one process, window by window in turn, in processor time, so that other load affects both equally.
+The forward pass runs the same batches through encoder, decoder, output projection and argmax, with as many workers, and
+stores nothing. Building reads pairs and writes a store. Both are measured in turn on parts of the corpus, by the clock
+and in processor time; other load affects only the former.
 
-    python benchmarks/build.py [CORPUS] [--model MODEL] [--languages de-en] [--pairs 1000] [--threads 1]
+    python benchmarks/build.py [CORPUS] [--model MODEL] [--languages de-en] [--pairs 1000] [--threads 2]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -24,11 +26,13 @@ import torch
 
 from lacuna.corpora import clean, read_corpus
 from lacuna.datastore import BuildSettings, build_store
-from lacuna.datastore.building import decode_window
-from lacuna.datastore.columns import write_shard
 from lacuna.datastore.windows import CorpusDigest, Window, cut_windows, make_batches
 from lacuna.models import Model, load_model, teacher_forcing
 from lacuna.records import Languages, Origin, SentencePair
+from lacuna.workers import WorkerPool, use_threads
+
+# Parts of the corpus, which both sides process in turn.
+PARTS = 4
 
 WORDS = [
     "der",
@@ -65,56 +69,55 @@ def pairs_of(arguments: argparse.Namespace, count: int) -> Iterator[SentencePair
 
 def load(arguments: argparse.Namespace) -> Model:
     """Load the model on the CPU."""
-    torch.set_num_threads(arguments.threads)
+    use_threads(arguments.threads)
     languages = Languages.parse(arguments.languages) if arguments.languages else None
     return load_model(arguments.model, device="cpu", languages=languages)
 
 
 @torch.inference_mode()
-def bare_pass(model: Model, window: Window, batch_tokens: int) -> None:
+def bare_batch(model: Model, window: Window, batch: list[int]) -> None:
     """Run encoder, decoder, projection and argmax, with logits in blocks of the same size as in building."""
     rows = max(1, teacher_forcing._LOGITS_AT_ONCE // model.vocabulary_size)
-    for batch in make_batches(window.sentences, batch_tokens):
-        sources = [window.sentences[n].source for n in batch]
-        keys = model._keys(sources, [window.sentences[n].target for n in batch])
-        for some in torch.split(keys, rows):
-            model.project(some).argmax(-1)
+    chosen = [window.sentences[number] for number in batch]
+    keys = model._keys([pair.source for pair in chosen], [pair.target for pair in chosen])
+    for some in torch.split(keys, rows):
+        model.project(some).numpy().argmax(-1)
+
+
+def bare_pass(model: Model, windows: list[Window], batch_tokens: int) -> int:
+    """Run the forward pass with all workers, and return the number of tokens."""
+    tasks = ((window, batch) for window in windows for batch in make_batches(window.sentences, batch_tokens))
+    for _ in WorkerPool.of_process().map(lambda task: bare_batch(model, *task), tasks):
+        pass
+    return sum(window.rows for window in windows)
 
 
 def measure_speed(arguments: argparse.Namespace) -> dict[str, float]:
-    """Return tokens per second of both; tokenizing and writing count for building."""
-    model, settings = load(arguments), BuildSettings(batch_tokens=arguments.batch_tokens, shard_rows=8192)
-    spent = {"bare": 0.0, "cut": 0.0, "decode": 0.0, "write": 0.0}
-    rows = 0
-    windows = cut_windows(pairs_of(arguments, arguments.pairs), model, CorpusDigest(), settings)
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(10**9):
-            clock = time.process_time()
-            window = next(windows, None)
-            spent["cut"] += time.process_time() - clock
-            if window is None:
-                break
-            if number == 0:
-                bare_pass(model, window, settings.batch_tokens)  # warm up
-            for turn in ("bare", "build") if number % 2 else ("build", "bare"):
-                clock = time.process_time()
+    """Return tokens per second of both; for building, tokenizing and writing count."""
+    model = load(arguments)
+    settings = BuildSettings(batch_tokens=arguments.batch_tokens, shard_rows=8192)
+    pairs = list(pairs_of(arguments, arguments.pairs))
+    size = -(-len(pairs) // PARTS)
+    spent, rows = {"bare": np.zeros(2), "build": np.zeros(2)}, 0
+    for number in range(PARTS):
+        part = pairs[number * size : (number + 1) * size]
+        windows = list(cut_windows(part, model, CorpusDigest(), settings))
+        if number == 0:
+            bare_pass(model, windows, settings.batch_tokens)  # warm up
+        for turn in ("bare", "build") if number % 2 else ("build", "bare"):
+            with tempfile.TemporaryDirectory() as folder:
+                clock = np.array([time.perf_counter(), time.process_time()])
                 if turn == "bare":
-                    bare_pass(model, window, settings.batch_tokens)
-                    spent["bare"] += time.process_time() - clock
-                    continue
-                keys, columns = decode_window(model, window, settings.batch_tokens)
-                decoded = time.process_time()
-                write_shard(Path(folder), number, keys, columns, [sentence.line for sentence in window.sentences])
-                spent["decode"] += decoded - clock
-                spent["write"] += time.process_time() - decoded
-            rows += window.rows
-    building = spent["cut"] + spent["decode"] + spent["write"]
+                    rows += bare_pass(model, windows, settings.batch_tokens)
+                else:
+                    build_store(model, part, Path(folder) / "store", cleaning=None, **settings.model_dump())
+                spent[turn] += np.array([time.perf_counter(), time.process_time()]) - clock
     return {
         "tokens": rows,
-        "bare_tokens_per_second": rows / spent["bare"],
-        "build_tokens_per_second": rows / building,
-        "ratio": spent["bare"] / building,
-        **{f"seconds_{name}": seconds for name, seconds in spent.items()},
+        "bare_tokens_per_second": rows / spent["bare"][0],
+        "build_tokens_per_second": rows / spent["build"][0],
+        "ratio_by_clock": spent["bare"][0] / spent["build"][0],
+        "ratio_of_processor_time": spent["bare"][1] / spent["build"][1],
     }
 
 
@@ -142,7 +145,7 @@ def main() -> None:
     parser.add_argument("--languages")
     parser.add_argument("--pairs", type=int, default=1000, help="pairs for the speed; memory takes this and four times")
     parser.add_argument("--batch-tokens", type=int, default=BuildSettings().batch_tokens)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--build-once", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.build_once is not None:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners import Combiner, Gate, Vanilla, load_combiner, load_gate
-from lacuna.decoding import BeamSettings, WorkerPool, plan_batches
+from lacuna.decoding import BeamSettings, plan_batches, pool_for
 from lacuna.errors import CombinerError
 from lacuna.index import Neighborhood, VectorIndex
 from lacuna.models import Model
@@ -90,7 +90,7 @@ class System:
         spent = self.clock.seconds
         if not spent:
             return {}
-        whole = seconds * WorkerPool.for_sentences(sentences, batch).workers
+        whole = seconds * pool_for(sentences, batch).workers
         search, model = spent.get("search", 0.0), spent["model"] + spent["projection"]
         mixing = spent["scoring"] - spent["projection"] - search if "scoring" in spent else 0.0
         parts = {"model": model, "search": search, "mixing": mixing}

@@ -63,8 +63,13 @@ def neighbor_case(
     :return: ``None`` if there is no such position.
     """
     best: list[_Position] = []
-    for batch in DevSet.of(dev_pairs).retrieve(model, [memory], k, progress=progress):
-        best = _ranked([*best, *_positions(model, memory.store, batch)])[:_FINALISTS]
+    dev = DevSet.of(dev_pairs)
+
+    def positions_of(batch: DevBatch) -> list[_Position]:
+        return list(_positions(model, memory.store, batch))
+
+    for found in dev.retrieve(model, [memory], k, positions_of, progress=progress):
+        best = _ranked([*best, *found])[:_FINALISTS]
     if not best:
         return None
     # The index may have missed a nearer, known entry, so the exact margin is computed.

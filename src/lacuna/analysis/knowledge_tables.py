@@ -17,13 +17,14 @@ from lacuna.analysis.tables import Cell, Column, Plot, Table
 from lacuna.datastore import Store
 from lacuna.decoding import plan_batches
 from lacuna.errors import SettingError
-from lacuna.fitting.dev_pass import encode_fitting
+from lacuna.fitting.dev_pass import BATCH_TOKENS, encode_fitting
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Margins, margin_of
 from lacuna.margin.storage import MAX_MARGIN, check_max_margin
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
+from lacuna.workers import WorkerPool
 
 # The margins that the paper calls small and large.
 SMALL, LARGE = 4, 32
@@ -201,13 +202,17 @@ class _DevTokens:
     def batches(self, model: Model) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
         """Yield the queries of the tokens, and whether the model predicts them, batch by batch."""
         drawn = [number for number, chosen in enumerate(self._chosen) if chosen.any()]
-        for batch in plan_batches([len(self._pairs[number][1]) for number in drawn]):
+
+        def force(batch: list[int]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
             numbers = [drawn[place] for place in batch]
             sources, targets = zip(*(self._pairs[number] for number in numbers), strict=True)
             forced = model.teacher_force(sources, targets)
             right = forced.predictions.numpy() == np.concatenate(targets)
             chosen = np.concatenate([self._chosen[number] for number in numbers])
-            yield forced.keys.numpy()[chosen], right[chosen]
+            return forced.keys.numpy()[chosen], right[chosen]
+
+        plan = plan_batches([len(self._pairs[number][1]) for number in drawn], max_tokens=BATCH_TOKENS)
+        return WorkerPool.of_process(model.device).map(force, plan)
 
 
 def _bin_starts(cap: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from lacuna.evaluation import evaluate_systems
 from lacuna.evaluation.scores import LEVEL
 from lacuna.evaluation.significance import decline_p, resample_sums
 from lacuna.fitting import DevSet
+from lacuna.fitting.dev_pass import DevBatch
 from lacuna.fitting.vanilla import DevRetrievals, gold_log_p, retrieval_columns, search_grid
 from lacuna.index import FilteredIndex, VectorIndex
 from lacuna.models import Model
@@ -158,9 +160,11 @@ def _retrieve(
     model: Model, memory: Memory, dev: DevSet, progress: Progress
 ) -> tuple[DevRetrievals, NDArray[np.int64], NDArray[np.int64]]:
     """Run the dev pass; return the retrievals, the entries of the neighbors, and the sentence of each token."""
-    parts = []
-    for batch in dev.retrieve(model, [memory], min(_RETRIEVED, memory.store.entries), progress=progress):
-        parts.append((*retrieval_columns(batch), batch.found.entries, batch.sentences.numpy()))
+
+    def columns_of(batch: DevBatch) -> tuple[NDArray[Any], ...]:
+        return *retrieval_columns(batch), batch.found.entries, batch.sentences.numpy()
+
+    parts = dev.retrieve(model, [memory], min(_RETRIEVED, memory.store.entries), columns_of, progress=progress)
     *columns, entries, sentences = map(np.concatenate, zip(*parts, strict=True))
     return DevRetrievals(*columns), entries, sentences
 

@@ -81,10 +81,11 @@ def calibrate(
 
     Example: `lacuna calibrate --memory it-store --dev dev.tsv --into it-calibration`
     """
+    from lacuna.fitting import DevCache, DevSet
     from lacuna.fitting import calibrate as fit_calibration
 
     check_unused(into, CalibrationError)
-    memories, chosen = system.open_memories(), system.read_pairs(dev, pairs)
+    memories, chosen = system.open_memories(), DevSet(system.read_pairs(dev, pairs), cache=DevCache())
     report = fit_calibration(system.load(), memories, chosen, into, seed=seed, progress=BarProgress())
     if json:
         return print_json(report.as_json())

@@ -50,12 +50,12 @@ def fit(
 
     Example: `lacuna fit adaptive dev.tsv --memory it-store --k 8 --into it-adaptive`
     """
-    from lacuna.fitting import DevSet, add_gate, fit_combiner, make_fitter
+    from lacuna.fitting import DevCache, DevSet, add_gate, fit_combiner, make_fitter
     from lacuna.margin import read_margins
 
     fitter = make_fitter(combiner, **given(k=k, temperature=temperature, kernel=kernel, entries=entries))
     memories = system.open_memories()
-    chosen = DevSet(system.read_pairs(dev, pairs), remember=gate)
+    chosen = DevSet(system.read_pairs(dev, pairs), cache=DevCache())
     if gate:
         for opened in memories:
             read_margins(opened.store)  # a store without margins is an error before the slow work
@@ -82,9 +82,10 @@ def tune(
 
     Example: `lacuna tune dev.tsv --memory it-store`
     """
+    from lacuna.fitting import DevCache, DevSet
     from lacuna.fitting import tune as find_settings
 
-    memories, chosen = system.open_memories(), system.read_pairs(dev, pairs)
+    memories, chosen = system.open_memories(), DevSet(system.read_pairs(dev, pairs), cache=DevCache())
     trials = find_settings(system.load(), memories, chosen, progress=BarProgress())
     rows = [(t.combiner.k, t.combiner.temperature, t.combiner.knn_weight, round(t.perplexity, 4)) for t in trials]
     names = ["k", "temperature", "knn_weight", "perplexity"]

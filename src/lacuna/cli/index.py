@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, LanguagesOption, ModelName, ModelOptions
+from lacuna.cli.options import Json, LanguagesOption, ModelName, ModelOptions, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.records import Languages
@@ -46,7 +46,7 @@ def index(
     languages: LanguagesOption = None,
     least_recall: Annotated[float, typer.Option(help="Minimum recall for --tune.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of the training sample and of the queries.")] = 1,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of faiss; default: all cores.")] = None,
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Build the index of a store, so that it can be searched; an existing index is replaced.
@@ -55,11 +55,9 @@ def index(
     """
     from lacuna.datastore import open_store
     from lacuna.index import build_index, measure_recall
-    from lacuna.index.faiss import use_threads
     from lacuna.index.recall import best_trial, check_recall, try_indexes
 
-    if threads is not None:
-        use_threads(threads)
+    use_threads(threads)
     opened, progress = open_store(store), BarProgress()
     if recall:
         check_recall(opened, k, sample=sample, seed=seed)
@@ -86,10 +84,11 @@ def index(
 def _dev_states(
     store: Store, dev: str, model: str | None, languages: Languages | None, most: int
 ) -> NDArray[np.float32]:
+    from lacuna.fitting import DevCache, DevSet
     from lacuna.fitting.dev_pass import decoder_states
 
     options = ModelOptions(model=model, languages=languages)
-    pairs = options.read_pairs(dev, most)  # each has one state or more
+    pairs = DevSet(options.read_pairs(dev, most), cache=DevCache())  # each has one state or more
     return decoder_states(options.load(), store, pairs, most)
 
 

@@ -261,9 +261,6 @@ def use_threads(threads: int | None) -> None:
     if threads is None:
         return
     check_at_least_one("--threads", threads)
-    import torch
+    from lacuna.workers import use_threads as use_now
 
-    from lacuna.index import use_threads as use_search_threads
-
-    torch.set_num_threads(threads)
-    use_search_threads(threads)
+    use_now(threads)

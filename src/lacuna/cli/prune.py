@@ -92,9 +92,10 @@ def prune(
 
 def _choose(store: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> tuple[PruningChoice, Plac]:
     from lacuna.analysis import choose_pruning
+    from lacuna.fitting import DevCache, DevSet
     from lacuna.translator import open_memory
 
-    chosen = system.read_pairs(dev, pairs)
+    chosen = DevSet(system.read_pairs(dev, pairs), cache=DevCache())
     choice = choose_pruning(system.load(), open_memory(store), chosen, seed=seed, progress=BarProgress())
     if choice.pruner is None:
         raise SettingError(f"{store}: nothing can be dropped without a significant loss on {dev}; use it as it is")

@@ -10,23 +10,20 @@ import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from pydantic import ValidationError
 
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, CleaningReport, clean
 from lacuna.datastore.columns import shard_folder, write_mean, write_shard
+from lacuna.datastore.decoded_windows import TeacherForcingModel, WindowColumns, decode_windows
 from lacuna.datastore.manifest import (
     MANIFEST,
     UNFINISHED,
     BuildSettings,
     CorpusRecord,
-    KeyMaker,
     Manifest,
     Unfinished,
     describe_model,
@@ -35,38 +32,13 @@ from lacuna.datastore.manifest import (
     write_record,
 )
 from lacuna.datastore.store import Store, open_store
-from lacuna.datastore.windows import CorpusDigest, Encoder, Window, cut_windows, make_batches
+from lacuna.datastore.windows import CorpusDigest, Window, cut_windows
 from lacuna.errors import LacunaWarning, SettingError, StoreError
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.version import __version__
 
 _DEFAULTS = BuildSettings()
-
-_Advance = Callable[[int, int], None]  # called with the numbers of pairs and target tokens that were processed
-
-
-class TeacherForcedRows(Protocol):
-    """The output of a model for given translations; see :class:`lacuna.models.TeacherForced`."""
-
-    @property
-    def keys(self) -> ArrayLike: ...  # noqa: D102
-
-    @property
-    def predictions(self) -> ArrayLike: ...  # noqa: D102
-
-    @property
-    def log_p_gold(self) -> ArrayLike: ...  # noqa: D102
-
-    @property
-    def entropy(self) -> ArrayLike: ...  # noqa: D102
-
-
-class TeacherForcingModel(Encoder, KeyMaker, Protocol):
-    """A model that can build a store; :class:`lacuna.models.Model` is one."""
-
-    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TeacherForcedRows:
-        """Return one row per target token, sentence by sentence."""
 
 
 def build_store(
@@ -114,56 +86,6 @@ def build_store(
     return store
 
 
-def decode_window(
-    model: TeacherForcingModel,
-    window: Window,
-    batch_tokens: int,
-    first_sentence: int = 0,
-    advance: _Advance = lambda pairs, tokens: None,
-) -> tuple[NDArray[np.float16], dict[str, NDArray[np.generic]]]:
-    """Run the model on a window in batches of similar length; return keys and columns in the order of the corpus.
-
-    :param first_sentence: The sentence id of the first pair.
-    :param advance: Called after each batch with its pairs and target tokens.
-    """
-    sentences = window.sentences
-    lengths = np.array([len(sentence.target) for sentence in sentences])
-    starts = np.cumsum(lengths) - lengths
-    position = np.arange(window.rows) - np.repeat(starts, lengths)
-    keys = np.empty((window.rows, model.dimension), dtype=np.float16)
-    predictions = np.empty(window.rows, dtype=np.int32)
-    log_p_gold, entropy = (np.empty(window.rows, dtype=np.float32) for _ in range(2))
-    for batch in make_batches(sentences, batch_tokens):
-        forced = model.teacher_force([sentences[n].source for n in batch], [sentences[n].target for n in batch])
-        rows = np.concatenate([np.arange(starts[n], starts[n] + lengths[n]) for n in batch])
-        keys[rows] = _half(np.asarray(forced.keys), model.name)
-        predictions[rows] = np.asarray(forced.predictions)
-        log_p_gold[rows] = np.asarray(forced.log_p_gold)
-        entropy[rows] = np.asarray(forced.entropy)
-        advance(len(batch), len(rows))
-    values = np.concatenate([np.asarray(sentence.target, dtype=np.int32) for sentence in sentences])
-    columns: dict[str, NDArray[np.generic]] = {
-        "values": values,
-        "predictions": predictions,
-        "known": values == predictions,
-        "log_p_gold": log_p_gold,
-        "entropy": entropy,
-        "sentence": np.repeat(np.arange(first_sentence, first_sentence + len(sentences)), lengths),
-        "position": position,
-    }
-    return keys, columns
-
-
-def _half(keys: NDArray[np.float32], name: str) -> NDArray[np.float16]:
-    with np.errstate(over="ignore"):
-        half = keys.astype(np.float16)
-    if not np.isfinite(half).all():
-        raise StoreError(
-            f"{name}: its keys exceed {np.finfo(np.float16).max}, the largest number of float16; use another model"
-        )
-    return half
-
-
 def _describe(model: TeacherForcingModel, batch_tokens: int, shard_rows: int) -> Unfinished:
     """Return the state of a build before the first pair."""
     try:
@@ -193,28 +115,33 @@ def _add_shards(
 
     if begun:
         _prepare_folder(folder, state)
-    for window in windows:
-        if not begun:  # not before there is something to store
-            _prepare_folder(folder, state)
-            begun = True
-        skipped = window.corpus.pairs - state.corpus.pairs - len(window.sentences)
-        state = _add_shard(folder, state, model, window, advance)
-        advance(skipped, 0)
+
+    def prepared() -> Iterator[Window]:
+        nonlocal begun
+        for window in windows:
+            if not begun:  # not before there is something to store
+                _prepare_folder(folder, state)
+                begun = True
+            yield window
+
+    with closing(decode_windows(model, prepared(), state.settings.batch_tokens, advance)) as decoded:
+        for collected in decoded:
+            window = collected.window
+            skipped = window.corpus.pairs - state.corpus.pairs - len(window.sentences)
+            state = _add_shard(folder, state, collected)
+            advance(skipped, 0)
     if not begun:
         raise StoreError(f"{folder}: nothing to store, no pair fits the model; give another corpus")
     return state
 
 
-def _add_shard(
-    folder: Path, state: Unfinished, model: TeacherForcingModel, window: Window, advance: _Advance
-) -> Unfinished:
-    """Run the model on a window, write its shard, and record it in the state."""
-    first = sum(shard.sentences for shard in state.shards)
-    keys, columns = decode_window(model, window, state.settings.batch_tokens, first, advance)
-    lines = [sentence.line for sentence in window.sentences]
+def _add_shard(folder: Path, state: Unfinished, collected: WindowColumns) -> Unfinished:
+    """Write the shard of a window, and record it in the state."""
+    columns = collected.columns(first_sentence=sum(shard.sentences for shard in state.shards))
+    lines = [sentence.line for sentence in collected.window.sentences]
     with writing(folder):
-        shard = write_shard(folder, len(state.shards), keys, columns, lines)
-        state = state.model_copy(update={"corpus": window.corpus, "shards": (*state.shards, shard)})
+        shard = write_shard(folder, len(state.shards), collected.keys, columns, lines)
+        state = state.model_copy(update={"corpus": collected.window.corpus, "shards": (*state.shards, shard)})
         write_record(folder / UNFINISHED, state)
     return state
 

@@ -74,7 +74,7 @@ class BuildSettings(Record):
     :param shard_rows: Largest number of entries in a shard; a shard ends at the end of a sentence.
     """
 
-    batch_tokens: int = Field(default=2048, ge=1)
+    batch_tokens: int = Field(default=512, ge=1)
     shard_rows: int = Field(default=65536, ge=1)
 
 

@@ -4,16 +4,16 @@ from lacuna.decoding.backpointers import Hypothesis
 from lacuna.decoding.beam import BeamSettings
 from lacuna.decoding.scorer import Scorer
 from lacuna.decoding.search import BatchCapacity, plan_batches, search
-from lacuna.decoding.worker_pool import WorkerPool, decode_all, decode_blocks
+from lacuna.decoding.worker_pool import decode_all, decode_blocks, pool_for
 
 __all__ = [
     "BatchCapacity",
     "BeamSettings",
     "Hypothesis",
     "Scorer",
-    "WorkerPool",
     "decode_all",
     "decode_blocks",
     "plan_batches",
+    "pool_for",
     "search",
 ]

@@ -1,19 +1,15 @@
-"""A worker pool for decoding: threads that each search sentences of their own.
+"""Decoding by a worker pool: threads that each search sentences of their own.
 
-A decoder step is many small matrix products. Two cores that split one product mostly wait for each other; two cores
-with a batch each do not, and one can run the model while the other searches a memory. Does not know text or models.
+A decoder step is many small matrix products, which are not worth splitting; and one worker can run the model while
+another searches a memory. Does not know text or models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import accumulate, count, takewhile
-from queue import SimpleQueue
 from threading import Event, Lock
-from typing import TypeVar
 
 import torch
 
@@ -22,9 +18,7 @@ from lacuna.decoding.beam import BeamSettings
 from lacuna.decoding.scorer import Scorer, State
 from lacuna.decoding.search import BatchCapacity, longest_first, search_blocks
 from lacuna.progress import SILENT, Progress
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from lacuna.workers import WorkerPool
 
 # With fewer sentences in a batch, a core is not busy.
 _MIN_SENTENCES = 8
@@ -33,66 +27,14 @@ _MIN_SENTENCES = 8
 _MAX_PART = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerPool:
-    """Number of worker threads, and how many threads each may use.
+def pool_for(sentences: int, batch_size: int) -> WorkerPool:
+    """Divide the threads of this process among as many workers as can be kept busy.
 
-    :param prepare: Called in each worker thread with the number of threads it may use, for libraries that keep this
-        number per thread. For torch it is set without it.
+    :param batch_size: Maximum number of sentences in a worker's batch.
     """
-
-    workers: int = 1
-    threads: int = 1
-    prepare: Callable[[int], None] = lambda threads: None
-
-    @classmethod
-    def for_sentences(
-        cls, sentences: int, batch_size: int, prepare: Callable[[int], None] = lambda threads: None
-    ) -> WorkerPool:
-        """Divide the threads of this process among as many workers as can be kept busy.
-
-        :param batch_size: Maximum number of sentences in a worker's batch.
-        """
-        threads = torch.get_num_threads()
-        workers = max(1, min(threads, batch_size // _MIN_SENTENCES, sentences // _MIN_SENTENCES))
-        return cls(workers, threads // workers, prepare)
-
-    def stream(self, work: Callable[[Item], Iterator[Result]], items: Sequence[Item]) -> Generator[Result, None, None]:
-        """Process all items in the worker threads, and yield all results as soon as they are there."""
-        if min(self.workers, len(items)) < 2:
-            for item in items:
-                yield from work(item)
-            return
-        ready: SimpleQueue[tuple[Result] | Future[None]] = SimpleQueue()
-
-        def run(item: Item) -> None:
-            for result in work(item):
-                ready.put((result,))
-
-        before = torch.get_num_threads()
-        threads = ThreadPoolExecutor(self.workers, "lacuna-worker", initializer=self._initialize)
-        try:
-            for item in items:
-                threads.submit(run, item).add_done_callback(ready.put)
-            yield from _results(ready, len(items))
-        finally:
-            threads.shutdown(cancel_futures=True)
-            torch.set_num_threads(before)  # a worker's setting applies to every thread started after it
-
-    def _initialize(self) -> None:
-        torch.set_num_threads(self.threads)
-        self.prepare(self.threads)
-
-
-def _results(ready: SimpleQueue[tuple[Result] | Future[None]], running: int) -> Iterator[Result]:
-    """Yield results until all futures are done; raise the first error of a worker."""
-    while running:
-        event = ready.get()
-        if isinstance(event, Future):
-            event.result()
-            running -= 1
-        else:
-            yield event[0]
+    threads = torch.get_num_threads()
+    workers = max(1, min(threads, batch_size // _MIN_SENTENCES, sentences // _MIN_SENTENCES))
+    return WorkerPool(workers, threads // workers)
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: ends a search that no one waits for

@@ -2,6 +2,7 @@
 
 from lacuna.fitting.adaptive import FitAdaptive
 from lacuna.fitting.calibration import CalibrationReport, calibrate
+from lacuna.fitting.dev_cache import DevCache
 from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.fitters import FITTERS, FitReport, Fitter, fit_combiner, make_fitter
 from lacuna.fitting.gate import add_gate
@@ -11,6 +12,7 @@ from lacuna.fitting.vanilla import FitVanilla, collect_retrievals, tune
 __all__ = [
     "FITTERS",
     "CalibrationReport",
+    "DevCache",
     "DevSet",
     "FitAdaptive",
     "FitKster",

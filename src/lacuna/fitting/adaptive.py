@@ -25,6 +25,7 @@ from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.translator.memory import Memory
+from lacuna.workers import one_thread
 
 # Temperatures to try if none is given; the papers use 10 and 100.
 TEMPERATURES = (10.0, 30.0, 100.0)
@@ -93,6 +94,7 @@ class AdaptiveFit:
     held_out: torch.Tensor
 
 
+@one_thread()  # the network is tiny
 def fit_adaptive(
     cache: TokenCache,
     *,

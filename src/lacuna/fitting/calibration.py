@@ -26,7 +26,7 @@ from lacuna.explanation.calibration import (
 )
 from lacuna.explanation.knowledge import MOST_MARGIN, knowledge_of
 from lacuna.files import check_unused
-from lacuna.fitting.dev_pass import DevSet
+from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
@@ -124,11 +124,13 @@ def collect_tokens(
     progress: Progress = SILENT,
 ) -> DevTokens:
     """Run the dev pass and collect margin, confidence and correctness of every token."""
-    parts = []
-    for batch in dev.retrieve(model, memories, most_margin, progress=progress):
+
+    def columns_of(batch: DevBatch) -> tuple[NDArray[Any], ...]:
         known = knowledge_of(model, memories, batch.outputs, batch.found)
         right = (batch.outputs.predictions == batch.gold).numpy()
-        parts.append((batch.sentences.numpy(), known.margins, known.max_probs, right))
+        return batch.sentences.numpy(), known.margins, known.max_probs, right
+
+    parts = dev.retrieve(model, memories, most_margin, columns_of, progress=progress)
     return DevTokens(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

@@ -1,14 +1,17 @@
 """The dev pass: run the model over held-out pairs with teacher forcing, and search the memories for every token.
 
-Everything that is fitted starts here. Yields batches; what is kept of them is up to the caller.
+Everything that is fitted starts here. Batches go to workers; what is kept of them is up to the caller.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from itertools import islice
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,12 +22,21 @@ from lacuna.corpora import draw_pairs
 from lacuna.datastore import Store
 from lacuna.decoding import plan_batches
 from lacuna.errors import CorpusError, LacunaWarning
-from lacuna.models import Model, TeacherForced
+from lacuna.fitting.dev_cache import DevCache, ModelBatch, pass_inputs
+from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors
+from lacuna.workers import WorkerPool
 
 BATCH_SIZE = 32
+# Target tokens in a batch, padding included: as in building, more do not fit the cache of a core.
+BATCH_TOKENS = 512
+# Pairs whose outputs are cached together. A batch never crosses the end of a window, so that dev sets with the same
+# first pairs share them.
+WINDOW = 250
+
+Kept = TypeVar("Kept")
 
 
 class EncodedDevPair(NamedTuple):
@@ -36,20 +48,6 @@ class EncodedDevPair(NamedTuple):
     number: int
     source: list[int]
     target: list[int]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ModelBatch:
-    """Some dev pairs after the model's pass. Rows run over sentences, then positions.
-
-    :param sentences: Place in the dev set of each token's pair: (tokens,).
-    :param gold: The reference tokens: (tokens,).
-    :param outputs: The model's keys, predictions and probabilities at these tokens.
-    """
-
-    sentences: torch.Tensor
-    gold: torch.Tensor
-    outputs: TeacherForced
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,18 +64,26 @@ class DevSet:
     """Held-out sentence pairs, which no memory contains.
 
     One made with ``DevSet(pairs)`` remembers the model's pass, so that several combiners, memories or a gate can be
-    fitted after one pass. This keeps the keys of all target tokens in memory (float32).
+    fitted after one pass. This keeps the keys of all target tokens in memory (float32), or on disk with a cache.
 
     Pairs that are too long for the model are left out with a warning.
 
     :param pairs: The pairs, in order.
     :param batch_size: Pairs that go through the model at once.
     :param remember: Whether to keep the model's pass.
+    :param cache: Keeps the pass for other processes as well.
     """
 
-    def __init__(self, pairs: Iterable[SentencePair], *, batch_size: int = BATCH_SIZE, remember: bool = True) -> None:
+    def __init__(
+        self,
+        pairs: Iterable[SentencePair],
+        *,
+        batch_size: int = BATCH_SIZE,
+        remember: bool = True,
+        cache: DevCache | None = None,
+    ) -> None:
         self.pairs = tuple(pairs)
-        self._batch_size, self._remember = batch_size, remember
+        self._batch_size, self._remember, self._cache = batch_size, remember or cache is not None, cache
         # By model object: two models with one fingerprint may differ in direction or precision.
         self._passes: WeakKeyDictionary[Model, list[ModelBatch]] = WeakKeyDictionary()
         self._skipped: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
@@ -95,7 +101,8 @@ class DevSet:
         """Return at most ``count`` pairs, drawn at random and in their order; the same call returns the same object."""
         if (count, seed) not in self._drawn:
             pairs = draw_pairs(self.pairs, count, seed)
-            self._drawn[count, seed] = DevSet(pairs, batch_size=self._batch_size, remember=self._remember)
+            drawn = DevSet(pairs, batch_size=self._batch_size, remember=self._remember, cache=self._cache)
+            self._drawn[count, seed] = drawn
         return self._drawn[count, seed]
 
     def skipped(self, model: Model) -> int:
@@ -104,29 +111,89 @@ class DevSet:
             self._skipped[model] = len(self) - len(encode_fitting(model, self.pairs))
         return self._skipped[model]
 
-    def teacher_force(self, model: Model) -> Iterable[ModelBatch]:
+    def teacher_force(self, model: Model, *, progress: Progress = SILENT) -> Iterable[ModelBatch]:
         """Run the model over the pairs in batches of similar length, or return what is remembered."""
         if model in self._passes:
             return self._passes[model]
-        encoded = encode_fitting(model, self.pairs)
-        self._skipped[model] = len(self) - len(encoded)
-        batches = _teacher_force(model, encoded, self._batch_size)
         if not self._remember:
-            return batches
-        return self._passes.setdefault(model, list(batches))
+            return _run(model, self._tasks(model))
+        return self._passes.setdefault(model, self._cached_pass(model, progress))
 
     def retrieve(
-        self, model: Model, memories: Sequence[Memory], k: int, *, progress: Progress = SILENT
-    ) -> Iterator[DevBatch]:
-        """Run the dev pass: the model's outputs and the k neighbors of every target token, batch by batch."""
+        self,
+        model: Model,
+        memories: Sequence[Memory],
+        k: int,
+        then: Callable[[DevBatch], Kept],
+        *,
+        progress: Progress = SILENT,
+    ) -> Iterator[Kept]:
+        """Run the dev pass: the model's outputs and the k neighbors of every target token, batch by batch.
+
+        :param then: Called in the worker that ran the batch; its result is what the caller gets, in order.
+        """
         for memory in memories:
             memory.store.check_model(model)
-        progress.start("retrieve", len(self), "sentences")
-        for batch in self.teacher_force(model):
+
+        def search(make: Callable[[], ModelBatch]) -> tuple[int, Kept]:
+            batch = make()
             found = find_neighbors(memories, batch.outputs.keys, k)
-            yield DevBatch(batch.sentences, batch.gold, batch.outputs, found)
-            progress.advance(len(batch.outputs.lengths))
+            return len(batch.outputs.lengths), then(DevBatch(batch.sentences, batch.gold, batch.outputs, found))
+
+        made: Iterable[Callable[[], ModelBatch]] = self._tasks(model)
+        if self._remember:
+            made = [partial(_same, batch) for batch in self.teacher_force(model, progress=progress)]
+        progress.start("retrieve", len(self), "sentences")
+        with closing(WorkerPool.of_process(model.device).map(search, made)) as results:
+            for sentences, kept in results:
+                yield kept
+                progress.advance(sentences)
         progress.finish()
+
+    def _cached_pass(self, model: Model, progress: Progress) -> list[ModelBatch]:
+        """Load the windows that are in the cache, and run the model over the others."""
+        cached: dict[int, list[ModelBatch]] = {}
+        windows = self._windows(model)
+        inputs = {
+            first: pass_inputs(model, self.pairs[first : first + WINDOW], self._batch_size)
+            for first in (windows if self._cache else ())
+        }
+        for first in inputs:
+            found = self._cache.load(inputs[first], first) if self._cache else None
+            if found is not None:
+                cached[first] = found
+        missing = {first: self._batches(pairs) for first, pairs in windows.items() if first not in cached}
+        tasks = (partial(_force, model, batch) for batches in missing.values() for batch in batches)
+        progress.start("read dev", sum(len(windows[first]) for first in missing), "sentences")
+        with closing(_run(model, tasks)) as forced:
+            for first, batches in missing.items():
+                made = list(islice(forced, len(batches)))
+                progress.advance(len(windows[first]))
+                if self._cache:
+                    self._cache.save(inputs[first], made, first)
+                    made = self._cache.load(inputs[first], first) or made  # from the disk, which takes no memory
+                cached[first] = made
+        progress.finish()
+        return [batch for first in windows for batch in cached[first]]
+
+    def _tasks(self, model: Model) -> Iterator[Callable[[], ModelBatch]]:
+        for pairs in self._windows(model).values():
+            for batch in self._batches(pairs):
+                yield partial(_force, model, batch)
+
+    def _windows(self, model: Model) -> dict[int, list[EncodedDevPair]]:
+        """Return the pairs that fit the model, by the place of the first pair of their window."""
+        encoded = encode_fitting(model, self.pairs)
+        self._skipped[model] = len(self) - len(encoded)
+        windows: dict[int, list[EncodedDevPair]] = {}
+        for pair in encoded:
+            windows.setdefault(pair.number // WINDOW * WINDOW, []).append(pair)
+        return windows
+
+    def _batches(self, pairs: list[EncodedDevPair]) -> list[list[EncodedDevPair]]:
+        lengths = [len(pair.target) for pair in pairs]
+        plan = plan_batches(lengths, batch_size=self._batch_size, max_tokens=BATCH_TOKENS)
+        return [[pairs[place] for place in batch] for batch in plan]
 
 
 def decoder_states(
@@ -156,13 +223,20 @@ def encode_fitting(model: Model, pairs: Sequence[SentencePair]) -> list[EncodedD
     return fitting
 
 
-def _teacher_force(model: Model, pairs: Sequence[EncodedDevPair], batch_size: int) -> Iterator[ModelBatch]:
-    for batch in plan_batches([len(pair.target) for pair in pairs], batch_size=batch_size):
-        chosen = [pairs[place] for place in batch]
-        outputs = model.teacher_force([pair.source for pair in chosen], [pair.target for pair in chosen])
-        numbers = torch.tensor([pair.number for pair in chosen])
-        yield ModelBatch(
-            sentences=numbers.repeat_interleave(torch.tensor(outputs.lengths)),
-            gold=torch.tensor([token for pair in chosen for token in pair.target]),
-            outputs=outputs,
-        )
+def _run(model: Model, tasks: Iterable[Callable[[], ModelBatch]]) -> Generator[ModelBatch, None, None]:
+    return WorkerPool.of_process(model.device).map(lambda task: task(), tasks)
+
+
+def _same(batch: ModelBatch) -> ModelBatch:
+    return batch
+
+
+def _force(model: Model, pairs: Sequence[EncodedDevPair]) -> ModelBatch:
+    """Run the model over a batch of pairs: the unit of work of the dev pass."""
+    outputs = model.teacher_force([pair.source for pair in pairs], [pair.target for pair in pairs])
+    numbers = torch.tensor([pair.number for pair in pairs])
+    return ModelBatch(
+        sentences=numbers.repeat_interleave(torch.tensor(outputs.lengths)),
+        gold=torch.tensor([token for pair in pairs for token in pair.target]),
+        outputs=outputs,
+    )

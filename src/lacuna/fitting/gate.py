@@ -30,6 +30,7 @@ from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.translator import Memory, Translator
+from lacuna.workers import WorkerPool, one_thread
 
 # Beam thresholds to try, in nats, strictest first. Below 2, dev showed no decline, but BLEU of other texts fell now and
 # then: the hypothesis that wins too often has a score gap of that size.
@@ -201,17 +202,19 @@ def find_regions(memories: Sequence[Memory], *, seed: int, progress: Progress = 
     sample = np.concatenate(
         [_sample_keys(store, count * _SAMPLED_PER_REGION * store.entries // total, rng) for store in stores]
     )
-    centers = find_centroids(sample, count, iterations=_KMEANS_ITERATIONS, seed=seed)
+    with one_thread():  # so few vectors are not worth splitting
+        centers = find_centroids(sample, count, iterations=_KMEANS_ITERATIONS, seed=seed)
     sums = np.zeros((count, 3))
     progress.start("describe regions", total, "entries")
+    pool = WorkerPool.of_process()
     for store, own in zip(stores, margins, strict=True):
-        for first, block in store.keys.blocks(_ENTRY_BLOCK):
-            part = slice(first, first + len(block))
-            nearest = _nearest_center(block.astype(np.float32), centers)
-            columns = (np.log1p(own[part].astype(np.float64)), ~store.known[part], np.ones(len(block)))
+        blocks = store.keys.blocks(_ENTRY_BLOCK)
+        for first, nearest in pool.map(lambda block: (block[0], _nearest_center(block[1], centers)), blocks):
+            part = slice(first, first + len(nearest))
+            columns = (np.log1p(own[part].astype(np.float64)), ~store.known[part], np.ones(len(nearest)))
             for place, column in enumerate(columns):
                 sums[:, place] += np.bincount(nearest, weights=column, minlength=count)
-            progress.advance(len(block))
+            progress.advance(len(nearest))
     progress.finish()
     traits = sums[:, :2] / np.maximum(sums[:, 2:], 1)
     return Regions(torch.from_numpy(centers), torch.from_numpy(traits.astype(np.float32)))
@@ -222,9 +225,10 @@ def _sample_keys(store: Store, count: int, rng: np.random.Generator) -> NDArray[
     return store.keys.gather(rows.astype(np.int64)).astype(np.float32)
 
 
-def _nearest_center(keys: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
-    products = (centers**2).sum(1) - 2 * keys @ centers.T
-    return np.asarray(products.argmin(1), np.int64)
+def _nearest_center(keys: NDArray[np.float16], centers: NDArray[np.float32]) -> NDArray[np.int64]:
+    # NumPy's BLAS shares one thread pool among all callers; torch's thread count is set for each thread.
+    products = torch.from_numpy(keys).float() @ torch.from_numpy(centers).T
+    return np.asarray(((centers**2).sum(1) - 2 * products.numpy()).argmin(1), np.int64)
 
 
 def collect_gate_tokens(
@@ -239,26 +243,32 @@ def collect_gate_tokens(
     """Run the dev pass and compute features and gains of every dev token."""
     tokens = collect_dev(model, memories, dev, combiner.k, keep_queries=True, progress=progress)
     assert tokens.read_queries is not None
-    features = []
-    with torch.inference_mode():
-        for rows in torch.arange(tokens.tokens).split(_LOGIT_BLOCK):
-            keys = tokens.read_queries(rows)
-            log_p_best = model.project(keys).log_softmax(-1).amax(1)
-            features.append(gate_features(regions, keys.cpu(), log_p_best.cpu()))
+    read_queries = tokens.read_queries
+
+    @torch.inference_mode()
+    def features_of(rows: torch.Tensor) -> torch.Tensor:
+        keys = read_queries(rows)
+        log_p_best = model.project(keys).log_softmax(-1).amax(1)
+        return gate_features(regions, keys.cpu(), log_p_best.cpu())
+
+    pool = WorkerPool.of_process(model.device)
+    features = list(pool.map(features_of, torch.arange(tokens.tokens).split(_LOGIT_BLOCK)))
     return GateTokens(torch.cat(features).clone(), search_gains(tokens, combiner), tokens.sentences)
 
 
 def search_gains(tokens: TokenCache, combiner: Combiner) -> torch.Tensor:
     """Return how much more probable a search makes each right token, in nats: (tokens,)."""
-    parts = []
-    for rows in torch.arange(tokens.tokens).split(_TOKEN_BLOCK):
+
+    def gains_of(rows: torch.Tensor) -> torch.Tensor:
         mass = combiner.mass(tokens.neighbors(rows)).double()
         p_model = tokens.log_p_gold[rows].double().exp()
         p = (1 - mass.sum(1)).clamp(min=0) * p_model + (mass * tokens.says_gold[rows]).sum(1)
-        parts.append((p.clamp(min=1e-30).log() - p_model.clamp(min=1e-30).log()).float())
-    return torch.cat(parts)
+        return (p.clamp(min=1e-30).log() - p_model.clamp(min=1e-30).log()).float()
+
+    return torch.cat(list(WorkerPool.of_process().map(gains_of, torch.arange(tokens.tokens).split(_TOKEN_BLOCK))))
 
 
+@one_thread()  # the network is tiny
 def fit_gate(regions: Regions, features: torch.Tensor, gains: torch.Tensor, *, seed: int) -> Gate:
     """Train the network to predict gains. Without a threshold, the returned gate searches everywhere.
 

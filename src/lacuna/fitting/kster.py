@@ -23,6 +23,7 @@ from lacuna.fitting.token_cache import TokenCache, collect_dev, collect_entries
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.translator.memory import Memory
+from lacuna.workers import one_thread
 
 # Dev pairs, drawn at random, for early stopping.
 STOPPING_PAIRS = 250
@@ -93,6 +94,7 @@ class KsterFit:
     run: FitRun
 
 
+@one_thread()  # the network is tiny
 def fit_kster(
     entries: TokenCache,
     dev: TokenCache,

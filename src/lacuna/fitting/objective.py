@@ -20,6 +20,7 @@ from lacuna.combiners.base import Combiner, Weighing
 from lacuna.errors import SettingError
 from lacuna.fitting.token_cache import TokenCache
 from lacuna.progress import Progress
+from lacuna.workers import WorkerPool
 
 # Tokens per block where no gradient is needed.
 _TOKENS_AT_ONCE = 1024
@@ -68,11 +69,13 @@ def perplexity(cache: TokenCache, rows: torch.Tensor, combiner: Combiner | None 
     """Return the perplexity of some tokens under the model alone, or with a combiner."""
     if combiner is None:
         return math.exp(-float(cache.log_p_gold[rows].double().mean()))
-    total = 0.0
-    for some in rows.split(_TOKENS_AT_ONCE):
+
+    def total_of(some: torch.Tensor) -> float:
         mass = combiner.mass(cache.neighbors(some))
         share = torch.log1p(-mass.sum(1).clamp(max=1 - torch.finfo(mass.dtype).eps))
-        total += float(losses(cache, some, Weighing(share, mass)).sum(dtype=torch.float64))
+        return float(losses(cache, some, Weighing(share, mass)).sum(dtype=torch.float64))
+
+    total = sum(WorkerPool.of_process().map(total_of, rows.split(_TOKENS_AT_ONCE)))
     return math.exp(total / len(rows))
 
 

@@ -15,11 +15,12 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners.base import Neighbors, first_places
-from lacuna.fitting.dev_pass import DevSet
+from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.index.distances import other_neighbors
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors, read_keys
+from lacuna.workers import WorkerPool
 
 # Log-probabilities are clamped here: where the model rules a token out, the sum over the vocabulary would be infinite.
 LOWEST_LOG_P = -1000.0
@@ -106,13 +107,14 @@ def collect_dev(
 
     :param keep_queries: Keep the queries, for combiners that look at keys.
     """
-    parts: list[_Columns] = []
-    for batch in dev.retrieve(model, memories, k, progress=progress):
+
+    def columns_of(batch: DevBatch) -> _Columns:
         queries = batch.outputs.keys
         columns = _neighbor_columns(batch.found) | {"sentences": batch.sentences, "gold": batch.gold}
         columns |= _model_columns(model, queries, batch.gold, columns["values"])
-        parts.append(columns | ({"queries": queries} if keep_queries else {}))
-    joined = _join(parts)
+        return columns | ({"queries": queries} if keep_queries else {})
+
+    joined = _join(list(dev.retrieve(model, memories, k, columns_of, progress=progress)))
     order = joined["sentences"].argsort(stable=True)
     columns = {name: column[order] for name, column in joined.items()}
     kept = columns.pop("queries", None)
@@ -133,10 +135,11 @@ def collect_entries(
     owners, entries = _draw_entries(memories, most, seed)
     parts: list[_Columns] = []
     progress.start("retrieve", len(entries), "entries")
-    for start in range(0, len(entries), _ENTRIES_AT_ONCE):
-        some = slice(start, start + _ENTRIES_AT_ONCE)
-        parts.append(_entry_columns(model, memories, owners[some], entries[some], k))
-        progress.advance(len(entries[some]))
+    blocks = (slice(start, start + _ENTRIES_AT_ONCE) for start in range(0, len(entries), _ENTRIES_AT_ONCE))
+    pool = WorkerPool.of_process(model.device)
+    for part in pool.map(lambda some: _entry_columns(model, memories, owners[some], entries[some], k), blocks):
+        parts.append(part)
+        progress.advance(len(part["gold"]))
     progress.finish()
 
     def read_queries(rows: torch.Tensor) -> torch.Tensor:

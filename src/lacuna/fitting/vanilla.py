@@ -131,7 +131,7 @@ def collect_retrievals(
     model: Model, memories: Sequence[Memory], dev: DevSet, k: int = max(KS), *, progress: Progress = SILENT
 ) -> DevRetrievals:
     """Run the dev pass and keep the columns that the grid search needs."""
-    parts = [retrieval_columns(batch) for batch in dev.retrieve(model, memories, k, progress=progress)]
+    parts = dev.retrieve(model, memories, k, retrieval_columns, progress=progress)
     return DevRetrievals(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

@@ -17,13 +17,17 @@ from numpy.typing import NDArray
 
 from lacuna.errors import IndexingError
 from lacuna.index.base import KeyStore, Neighborhood, VectorIndex, check_queries, check_seed
+from lacuna.index.building import training_threads
 from lacuna.index.distances import leave_self_out, true_distances
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, make_index
 from lacuna.index.kinds import AUTO, EXACT, IndexKind, SearchSettings, choose_kind, search_settings
 from lacuna.progress import SILENT, Progress
+from lacuna.workers import WorkerPool
 
 SAMPLE = 500
+# Queries searched at once: 32 sentences with 5 hypotheses each.
+_BATCH = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class RecallAtK:
 
 @dataclass(frozen=True, slots=True)
 class RecallReport:
-    """Recall and speed of an index on this machine, all queries in one batch.
+    """Recall and speed of an index on this machine, with all workers.
 
     :param queries: Number of queries.
     :param rows: Number of entries in the index.
@@ -136,10 +140,14 @@ def _check(sizes: list[int], queries: int, most: int) -> None:
 
 
 def _timed(index: VectorIndex, queries: NDArray[np.float32], k: int) -> tuple[Neighborhood, float]:
-    index.search(queries[:1], k)  # warm-up: the first search reads the keys into memory
+    """Search in batches of the size of decoding, one for each worker at a time; return neighbors and seconds."""
+    batches = [queries[start : start + _BATCH] for start in range(0, len(queries), _BATCH)]
+    index.search(batches[0], k)  # warm-up: the first search reads the keys into memory
     started = time.perf_counter()
-    found = index.search(queries, k)
-    return found, max(time.perf_counter() - started, 1e-9)
+    parts = list(WorkerPool.of_process().map(lambda batch: index.search(batch, k), batches))
+    seconds = max(time.perf_counter() - started, 1e-9)
+    distances, ids = (np.concatenate([getattr(one, name) for one in parts]) for name in ("distances", "ids"))
+    return Neighborhood(distances, ids), seconds
 
 
 def compare_with_truth(found: Neighborhood, checked: NDArray[np.float32], truth: Neighborhood, k: int) -> RecallAtK:
@@ -159,8 +167,6 @@ def compare_with_truth(found: Neighborhood, checked: NDArray[np.float32], truth:
     )
 
 
-# Queries searched at once: 32 sentences with 5 hypotheses each.
-_BATCH = 160
 _EF_SEARCH = (16, 32, 64, 128)
 _NPROBE = (8, 16, 32, 64)
 _RERANK = (4, 8)
@@ -219,7 +225,8 @@ def try_indexes(
         if kind.is_exact:
             continue
         started = time.monotonic()
-        made, _ = make_index(store, kind, seed, None, progress)
+        with training_threads(kind):
+            made, _ = make_index(store, kind, seed, None, progress)
         seconds = time.monotonic() - started
         for settings in _tried_settings(kind):
             found, speed = search(FaissIndex(made, store, kind, settings))
@@ -273,10 +280,5 @@ class _TimedSearch:
     def __call__(self, index: VectorIndex) -> tuple[Neighborhood, float]:
         """Return the neighbors of all queries, and queries per second."""
         k = self._k if self._own is None else self._k + 1
-        batches = [self.queries[start : start + _BATCH] for start in range(0, len(self.queries), _BATCH)]
-        index.search(batches[0], k)  # warm-up: the first search reads the keys into memory
-        started = time.perf_counter()
-        parts = [index.search(batch, k) for batch in batches]
-        seconds = max(time.perf_counter() - started, 1e-9)
-        found = Neighborhood(*(np.concatenate([getattr(one, name) for one in parts]) for name in ("distances", "ids")))
+        found, seconds = _timed(index, self.queries, k)
         return found if self._own is None else leave_self_out(found, self._own), len(self.queries) / seconds

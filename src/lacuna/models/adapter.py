@@ -7,14 +7,14 @@ A key is the exact input of the output projection (the representation of the tra
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -23,12 +23,26 @@ from lacuna.errors import ModelError, SettingError
 from lacuna.models.directions import Direction, same_language
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
+from lacuna.models.linears import make_linear
+from lacuna.models.packing import with_packed_layers
 from lacuna.models.padding import pad, run_bucketed
 from lacuna.models.teacher_forcing import LastLayer, TeacherForced, fits_positions, score_keys
 from lacuna.records import Languages
 
 # Length for models without position embeddings (T5): the one they were trained on.
 _LENGTH_WITHOUT_POSITIONS = 512
+
+
+_PREPARING = Lock()
+_Form = TypeVar("_Form")
+
+
+@dataclass(frozen=True, slots=True)
+class _ForwardPass:
+    """A model with weights prepared for whole sentences, and its decoder up to the output projection."""
+
+    hf: PreTrainedModel
+    decoder: Decoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,10 +199,26 @@ class Model:
         """Apply the output projection to keys ``(rows, dimension)``: float32 logits ``(rows, vocabulary)``."""
         head = self.projection
         scaled = keys.to(head.weight.device, head.weight.dtype) * head.scale
-        logits = F.linear(scaled, head.weight)
-        if head.bias is not None:
-            logits += head.bias
-        return logits.float()
+        return self._prepared("projection", lambda: make_linear(head.weight, head.bias))(scaled).float()
+
+    @property
+    def _forward(self) -> _ForwardPass:
+        """The fastest forward pass without a cache."""
+
+        def prepare() -> _ForwardPass:
+            packed = with_packed_layers(self.hf, self.projection.weight)
+            return _ForwardPass(packed, self.family.decoder(packed))
+
+        return self._prepared("forward", prepare)
+
+    def _prepared(self, name: str, prepare: Callable[[], _Form]) -> _Form:
+        """Return another form of the weights, prepared once for all threads."""
+        if name not in self.forms:
+            with _PREPARING:
+                if name not in self.forms:
+                    self.forms[name] = prepare()
+        form: _Form = self.forms[name]
+        return form
 
     @torch.inference_mode()
     def predict(self, keys: NDArray[np.float16]) -> NDArray[np.int64]:
@@ -261,10 +291,11 @@ class Model:
         return TeacherForced(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
 
     def _keys(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor:
-        encoded, mask = self.encode(sources)
+        forward = self._forward
+        encoded, mask = self.encode(sources, forward.hf.get_encoder())
         # Padded on the right, under a causal mask: no real position attends to padding.
         inputs, _ = self._padded([[*self.start_ids, *target[:-1]] for target in targets])
-        states = self.decoder(
+        states = forward.decoder(
             input_ids=inputs, encoder_hidden_states=encoded, encoder_attention_mask=mask, use_cache=False
         ).last_hidden_state
         first = len(self.start_ids) - 1

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import M2M100Config, MBartConfig, MT5Config, PreTrainedModel, T5Config
 
@@ -74,18 +75,20 @@ def _score_logits(logits: torch.Tensor, gold: torch.Tensor) -> tuple[torch.Tenso
     """Return prediction, log-probability of the gold token and entropy, with one exponential per logit.
 
     With x the logits minus their maximum and z the sum of exp(x): log p = x - log z, and the entropy is
-    log z - sum(exp(x) x) / z, the sum of two nonnegative terms.
+    log z - sum(exp(x) x) / z, the sum of two nonnegative terms. The logits are overwritten.
     """
-    # Of equal maxima, argmax is documented to return the first.
-    predictions = logits.argmax(-1, keepdim=True)
-    shifted = logits - logits.gather(-1, predictions)
-    weights = shifted.exp()
+    # Of equal maxima, argmax returns the first. On a CPU NumPy's is 8 times as fast as that of torch, and its
+    # exponential twice.
+    on_cpu = logits.device.type == "cpu"
+    predictions = torch.from_numpy(logits.numpy().argmax(-1)) if on_cpu else logits.argmax(-1)
+    shifted = logits.sub_(logits.gather(-1, predictions[:, None]))
+    weights = torch.from_numpy(np.exp(shifted.numpy())) if on_cpu else shifted.exp()
     total = weights.sum(-1)
-    weighted = torch.linalg.vecdot(weights, shifted)
-    if weighted.isnan().any():  # 0 * -inf, for a token that the bias rules out; it counts 0
-        weighted = torch.linalg.vecdot(weights, shifted.clamp(min=torch.finfo(shifted.dtype).min))
     log_p_gold = shifted.gather(-1, gold[:, None])[:, 0] - total.log()
-    return predictions[:, 0], log_p_gold, total.log() - weighted / total
+    weighted = shifted.mul_(weights).sum(-1)
+    if weighted.isnan().any():  # 0 * -inf, for a token that the bias rules out; it counts 0
+        weighted = shifted.nan_to_num_(nan=0.0).sum(-1)
+    return predictions, log_p_gold, total.log() - weighted / total
 
 
 # Tolerance for the mean square of a normalized key, which is 1. Float16 keys are within 0.001; keys of the other kind

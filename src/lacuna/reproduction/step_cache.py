@@ -22,7 +22,7 @@ from lacuna.files import write_json
 # hash of the source would repeat hours of work after an edited comment, and the version of the package changes too
 # seldom. Variants such as "prune-plac" and "prune-random" share the number of their first word.
 STEP_VERSIONS: Mapping[str, int] = {
-    "store": 1,
+    "store": 2,
     "index": 1,
     "margin": 1,
     "prune": 1,

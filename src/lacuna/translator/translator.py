@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
-from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, WorkerPool, decode_blocks, plan_batches
+from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, decode_blocks, plan_batches, pool_for
 from lacuna.errors import LacunaWarning
-from lacuna.index import use_threads
 from lacuna.models import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
@@ -136,7 +135,7 @@ class Translator:
         sources = self._truncated([offset + number for number in written], encoded)
         scorer = self._plain if self._scorer is None else self._scorer
         on_cpu = self.model.device.type == "cpu"
-        pool = WorkerPool.for_sentences(len(sources), batch_size, use_threads) if on_cpu else None
+        pool = pool_for(len(sources), batch_size) if on_cpu else None
         decoding = decode_blocks(
             scorer, sources, self.beam, blocks, BatchCapacity(batch_size), pool=pool, on_finished=progress.advance
         )

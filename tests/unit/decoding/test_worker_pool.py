@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.decoding import BatchCapacity, BeamSettings, WorkerPool, decode_all, decode_blocks, search
+from lacuna.decoding import BatchCapacity, BeamSettings, decode_all, decode_blocks, pool_for, search
 from lacuna.decoding.worker_pool import partition
+from lacuna.workers import WorkerPool
 from unit.decoding.scripted import Scripted
 
 
@@ -50,43 +50,6 @@ def test_no_part_is_so_large_that_its_backpointers_fill_the_memory() -> None:
     assert [sum(map(len, part)) for part in partition([3] * 3000, [1000, 2000], 2)] == [500, 500, 1000, 1000]
 
 
-def test_everything_is_done_once_by_several_threads() -> None:
-    both, prepared = threading.Barrier(2), list[tuple[str, int, int]]()
-
-    def prepare(threads: int) -> None:
-        prepared.append((threading.current_thread().name, threads, torch.get_num_threads()))
-
-    def work(item: int) -> Iterator[tuple[int, int]]:
-        if item < 2:
-            both.wait(20)  # no thread passes it alone
-        yield item, item * item
-
-    before = torch.get_num_threads()
-    found = dict(WorkerPool(2, 1, prepare).stream(work, range(9)))
-    assert found == {item: item * item for item in range(9)}
-    assert len({name for name, _, _ in prepared}) == 2
-    assert {(given, seen) for _, given, seen in prepared} == {(1, 1)}
-    assert torch.get_num_threads() == before
-
-
-def test_one_worker_is_the_calling_thread() -> None:
-    names = list(WorkerPool().stream(lambda item: iter([threading.current_thread().name]), [1, 2, 3]))
-    assert names == [threading.current_thread().name] * 3
-
-
-def test_what_goes_wrong_in_a_worker_is_seen() -> None:
-    before = torch.get_num_threads()
-
-    def work(item: int) -> Iterator[int]:
-        if item == 3:
-            raise ValueError("the third")
-        yield item
-
-    with pytest.raises(ValueError, match="the third"):
-        list(WorkerPool(2).stream(work, range(20)))
-    assert torch.get_num_threads() == before
-
-
 @pytest.mark.parametrize(
     ("threads", "sentences", "batch_size", "workers", "each"),
     [
@@ -104,7 +67,7 @@ def test_no_more_workers_than_have_enough_to_do(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        pool = WorkerPool.for_sentences(sentences, batch_size)
+        pool = pool_for(sentences, batch_size)
     finally:
         torch.set_num_threads(before)
     assert (pool.workers, pool.threads) == (workers, each)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import lacuna.datastore
 from lacuna.cli.index import index
-from lacuna.errors import IndexingError
+from lacuna.errors import LacunaError
 
 from .fakes import FakeStore, clustered
 
@@ -48,7 +48,7 @@ def test_json(store: FakeStore) -> None:
 )
 def test_errors_are_ours(store: FakeStore, words: list[str], message: str) -> None:
     result = runner.invoke(app, [str(store.path), *words])
-    assert isinstance(result.exception, IndexingError)
+    assert isinstance(result.exception, LacunaError)
     assert message in str(result.exception)
 
 

@@ -29,6 +29,7 @@ from lacuna.models.training.loss import Network, batch_loss, batch_negative_log_
 from lacuna.models.training.network import put_weights, trained_weights
 from lacuna.models.training.settings import FinetuneSettings, TrainSettings
 from lacuna.progress import Progress
+from lacuna.workers import WorkerPool
 
 _LOG_EVERY = 50
 _MAX_NATS = 50.0
@@ -227,11 +228,13 @@ class TrainingLoop:
         """Return the perplexity per target token, end tokens included, on the dev pairs."""
         recipe = self.recipe
         recipe.module.train(False)
-        total = tokens = 0.0
-        for pairs in self._dev_batches:
+
+        def evaluate(pairs: NDArray[np.int64]) -> tuple[float, int]:
             batch = make_batch(recipe.dev.tokens, pairs, recipe.pad_id).to(self._device)
-            total += batch_negative_log_likelihood(recipe.network, batch)
-            tokens += batch.tokens
+            return batch_negative_log_likelihood(recipe.network, batch), batch.tokens
+
+        results = list(WorkerPool.of_process(self._device).map(evaluate, self._dev_batches))
+        total, tokens = (sum(column) for column in zip(*results, strict=True))
         return math.exp(min(total / tokens, _MAX_NATS))
 
     def snapshot_path(self, step: int) -> Path:
