@@ -20,7 +20,7 @@ from lacuna.decoding.search import BatchCapacity, longest_first, search_blocks
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import WorkerPool
 
-# With fewer sentences in a batch, a core is not busy.
+# A worker that could have larger batches gets at least this many sentences: larger batches are more efficient.
 _MIN_SENTENCES = 8
 
 # Maximum number of sentences that a worker takes at a time. Backpointers of all of them are kept until the last ends.
@@ -33,7 +33,7 @@ def pool_for(sentences: int, batch_size: int) -> WorkerPool:
     :param batch_size: Maximum number of sentences in a worker's batch.
     """
     threads = torch.get_num_threads()
-    workers = max(1, min(threads, batch_size // _MIN_SENTENCES, sentences // _MIN_SENTENCES))
+    workers = max(1, min(threads, sentences // min(batch_size, _MIN_SENTENCES)))
     return WorkerPool(workers, threads // workers)
 
 

@@ -10,8 +10,8 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
-from typing import Any, TypeVar
+from threading import RLock
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -23,8 +23,7 @@ from lacuna.errors import ModelError, SettingError
 from lacuna.models.directions import Direction, same_language
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
-from lacuna.models.linears import make_linear
-from lacuna.models.packing import with_packed_layers
+from lacuna.models.linears import Linear, make_linear, with_fast_linears
 from lacuna.models.padding import pad, run_bucketed
 from lacuna.models.teacher_forcing import LastLayer, TeacherForced, fits_positions, score_keys
 from lacuna.records import Languages
@@ -33,12 +32,15 @@ from lacuna.records import Languages
 _LENGTH_WITHOUT_POSITIONS = 512
 
 
-_PREPARING = Lock()
+# Bytes of packed weights at the most.
+_MAX_PACKED = 2**30
+
+_PREPARING = RLock()  # a form may need another one
 _Form = TypeVar("_Form")
 
 
 @dataclass(frozen=True, slots=True)
-class _ForwardPass:
+class ForwardPass:
     """A model with weights prepared for whole sentences, and its decoder up to the output projection."""
 
     hf: PreTrainedModel
@@ -199,20 +201,28 @@ class Model:
         """Apply the output projection to keys ``(rows, dimension)``: float32 logits ``(rows, vocabulary)``."""
         head = self.projection
         scaled = keys.to(head.weight.device, head.weight.dtype) * head.scale
-        return self._prepared("projection", lambda: make_linear(head.weight, head.bias))(scaled).float()
+        return self.fast_projection(scaled).float()
 
     @property
-    def _forward(self) -> _ForwardPass:
+    def fast_projection(self) -> Linear:
+        """The output projection without its scale, in its fastest form."""
+        return self.prepared("projection", lambda: make_linear(self.projection.weight, self.projection.bias))
+
+    @property
+    def fast_forward(self) -> ForwardPass:
         """The fastest forward pass without a cache."""
 
-        def prepare() -> _ForwardPass:
-            packed = with_packed_layers(self.hf, self.projection.weight)
-            return _ForwardPass(packed, self.family.decoder(packed))
+        def prepare() -> ForwardPass:
+            head = self.projection.weight
+            # Packed weights take as much memory as the plain ones; a large model keeps only those.
+            small = sum(weight.nbytes for weight in self.hf.parameters()) - head.nbytes <= _MAX_PACKED
+            hf = cast(PreTrainedModel, with_fast_linears(self.hf, leave_out=head)) if small else self.hf
+            return ForwardPass(hf, self.family.decoder(hf))
 
-        return self._prepared("forward", prepare)
+        return self.prepared("forward", prepare)
 
-    def _prepared(self, name: str, prepare: Callable[[], _Form]) -> _Form:
-        """Return another form of the weights, prepared once for all threads."""
+    def prepared(self, name: str, prepare: Callable[[], _Form]) -> _Form:
+        """Return another form of the weights, prepared once: threads and translators share the model."""
         if name not in self.forms:
             with _PREPARING:
                 if name not in self.forms:
@@ -291,7 +301,7 @@ class Model:
         return TeacherForced(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
 
     def _keys(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor:
-        forward = self._forward
+        forward = self.fast_forward
         encoded, mask = self.encode(sources, forward.hf.get_encoder())
         # Padded on the right, under a causal mask: no real position attends to padding.
         inputs, _ = self._padded([[*self.start_ids, *target[:-1]] for target in targets])

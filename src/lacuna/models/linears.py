@@ -51,22 +51,26 @@ def join_linears(*modules: nn.Linear, int8: bool = False) -> Linear:
     return make_linear(weight, torch.cat(biases), int8=int8)
 
 
-def with_fast_linears(module: nn.Module, *, int8: bool = False) -> nn.Module:
-    """Copy a module with each linear layer in its fastest form; all other weights are shared."""
+def with_fast_linears(module: nn.Module, *, int8: bool = False, leave_out: torch.Tensor | None = None) -> nn.Module:
+    """Copy a module with each linear layer in its fastest form; all other weights are shared.
+
+    :param leave_out: The weight of a layer that is not replaced.
+    """
     shared = {id(part): part for part in (*module.parameters(), *module.buffers())}
     copied = copy.deepcopy(module, shared)  # deepcopy does not copy what its memo holds
     for parent in list(copied.modules()):
         for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear:
+            if type(child) is nn.Linear and child.weight is not leave_out:
                 setattr(parent, name, FastLinear(child, int8=int8))
     return copied
 
 
 class FastLinear(nn.Module):
-    """Replacement of a linear layer inside a module of transformers."""
+    """Replacement of a linear layer inside a module of transformers, for inference only."""
 
     def __init__(self, module: nn.Linear, *, int8: bool) -> None:
         super().__init__()
+        self.weight, self.bias = module.weight, module.bias  # T5 looks at the type of the weight
         self._linear = make_linear(module.weight, module.bias, int8=int8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

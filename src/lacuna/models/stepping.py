@@ -52,16 +52,16 @@ class _PreparedWeights:
 
 def _prepared_weights(model: Model, int8: bool) -> _PreparedWeights:
     """Prepare the weights once per model: many translators may share it, and each form is a copy of the weights."""
-    name = "int8" if int8 else "float"
-    if name not in model.forms:
+
+    def prepare() -> _PreparedWeights:
+        decoder = FastDecoder.prepare(model.hf, int8=int8)
+        if not int8:
+            return _PreparedWeights(decoder, model.fast_forward.hf.get_encoder(), model.fast_projection)
         head = model.projection
-        model.forms[name] = _PreparedWeights(
-            FastDecoder.prepare(model.hf, int8=int8),
-            with_fast_linears(model.hf.get_encoder(), int8=int8),
-            make_linear(head.weight, head.bias, int8=int8),
-        )
-    forms: _PreparedWeights = model.forms[name]
-    return forms
+        encoder = with_fast_linears(model.hf.get_encoder(), int8=True)
+        return _PreparedWeights(decoder, encoder, make_linear(head.weight, head.bias, int8=True))
+
+    return model.prepared("int8" if int8 else "float", prepare)
 
 
 class ModelScorer:
