@@ -87,6 +87,7 @@ endif
 	$(BIN)/python benchmarks/margin.py demo/store
 	$(BIN)/python benchmarks/fit.py demo/corpus/dev.tsv --memory demo/store
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/busy.py
 
 clean:
 	rm -rf $(VENV) $(COMET) build demo bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

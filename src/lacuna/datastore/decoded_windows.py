@@ -132,7 +132,7 @@ def decode_windows(
 ) -> Generator[WindowColumns, None, None]:
     """Run the model on windows in batches of similar length, several at once; yield complete windows in order.
 
-    Workers go on with the next window while the caller stores one.
+    Workers compute the next window while the caller stores one.
 
     :param advance: Called after each batch with its pairs and target tokens.
     """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from lacuna.datastore import build_store, open_store, verify_store
 from lacuna.datastore.manifest import UNFINISHED
@@ -180,3 +182,49 @@ def test_progress_counts_pairs_and_continues_after_an_interruption(tmp_path: Pat
     build_store(NumpyModel(), pairs, tmp_path / "store", **SIZES, total=400, progress=listener)
     assert (listener.total, listener.done) == (400, 400)
     assert "tokens/s" in listener.notes[-2]
+
+
+@pytest.fixture
+def use_threads() -> Iterator[Callable[[int], None]]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 64])
+def test_the_bytes_do_not_depend_on_the_number_of_threads(
+    threads: int, use_threads: Callable[[int], None], tmp_path: Path
+) -> None:
+    for count, name in ((1, "one"), (threads, "several")):
+        use_threads(count)
+        build_store(NumpyModel(), make_pairs(200), tmp_path / name, **SIZES)
+    assert contents(tmp_path / "several") == contents(tmp_path / "one")
+
+
+@pytest.mark.parametrize("fail_at", [0, 5, 40])
+def test_a_build_by_several_workers_is_interrupted_and_resumes(
+    fail_at: int, use_threads: Callable[[int], None], tmp_path: Path
+) -> None:
+    use_threads(3)
+    pairs = make_pairs(400)
+    build_store(NumpyModel(), pairs, tmp_path / "whole", **SIZES)
+    with pytest.raises(KeyboardInterrupt):
+        build_store(NumpyModel(fail_at=fail_at), iter(pairs), tmp_path / "broken", **SIZES)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("lacuna-worker")]
+    build_store(NumpyModel(), iter(pairs), tmp_path / "broken", **SIZES)
+    assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
+
+
+def test_the_corpus_is_read_only_a_few_windows_ahead(use_threads: Callable[[int], None], tmp_path: Path) -> None:
+    use_threads(2)
+    model, read, ahead = NumpyModel(), 0, list[int]()
+
+    def pairs() -> Iterator[SentencePair]:
+        nonlocal read
+        for pair in make_pairs(4000):
+            read += 1
+            ahead.append(read - sum(model.batches))
+            yield pair
+
+    build_store(model, pairs(), tmp_path / "store", **SIZES)
+    assert max(ahead) < 1500  # pairs are tokenized 512 at a time, and a few windows wait

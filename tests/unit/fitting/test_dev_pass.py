@@ -14,7 +14,8 @@ from lacuna.analysis.knowledge_tables import accuracy_by_margin
 from lacuna.datastore import build_store
 from lacuna.errors import CorpusError, LacunaWarning
 from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, calibrate, fit_combiner, tune
-from lacuna.fitting.token_cache import collect_dev
+from lacuna.fitting.dev_pass import DevBatch
+from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.models import Model, load_model
@@ -155,3 +156,32 @@ def test_pairs_are_drawn_in_their_order_and_once() -> None:
     assert dev.draw(5, seed=3) is drawn
     assert dev.draw(5, seed=4).pairs != drawn.pairs
     assert dev.draw(100, seed=1).pairs == tuple(DEV)
+
+
+def test_the_dev_pass_does_not_depend_on_the_number_of_threads(model: Model, memory: Memory) -> None:
+    before, found = torch.get_num_threads(), list[TokenCache]()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            for remember in (False, True):
+                dev = DevSet(DEV, batch_size=2, remember=remember)
+                found.append(collect_dev(model, [memory], dev, 3, keep_queries=True))
+    finally:
+        torch.set_num_threads(before)
+    for one in found[1:]:
+        for name in COLUMNS:
+            assert torch.equal(getattr(one, name), getattr(found[0], name))
+
+
+def test_an_error_in_a_worker_ends_the_dev_pass(model: Model, memory: Memory) -> None:
+    def fail(batch: DevBatch) -> None:
+        raise ValueError("in a worker")
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ValueError, match="in a worker"):
+            list(DevSet(DEV, batch_size=2).retrieve(model, [memory], 3, fail))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
