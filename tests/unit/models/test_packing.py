@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lacuna.models import packing
-from lacuna.models.packing import PackedLinear, with_packed_layers
+from lacuna.models import adapter, linears
+from lacuna.models.linears import FastLinear, with_fast_linears
 from unit.models.tiny_models import Zoo
 
 SOURCES, TARGETS = ["ein kleines haus", "der hund"], ["a small house", "the dog sleeps"]
@@ -19,12 +19,13 @@ def test_keys_with_packed_layers_are_those_of_the_plain_model(
     model = zoo.model(name)
     sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
     model.forms.clear()
+    monkeypatch.setattr(linears, "_WORTH_PACKING", 1)
     packed = model.teacher_force(sources, targets)
-    assert any(isinstance(module, PackedLinear) for module in model._forward.hf.modules())
+    assert any(isinstance(module, FastLinear) for module in model.fast_forward.hf.modules())
     model.forms.clear()
-    monkeypatch.setattr(packing, "_can_pack", lambda: False)
+    monkeypatch.setattr(adapter, "_MAX_PACKED", 0)
     plain = model.teacher_force(sources, targets)
-    assert model._forward.hf is model.hf
+    assert model.fast_forward.hf is model.hf
     model.forms.clear()
     torch.testing.assert_close(packed.keys, plain.keys, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(packed.log_p_gold, plain.log_p_gold, rtol=1e-4, atol=1e-5)
@@ -32,13 +33,7 @@ def test_keys_with_packed_layers_are_those_of_the_plain_model(
 
 def test_weights_are_shared_and_the_projection_is_left_alone(zoo: Zoo) -> None:
     model = zoo.model("marian")
-    copied = with_packed_layers(model.hf, model.projection.weight)
+    copied = with_fast_linears(model.hf, leave_out=model.projection.weight)
     assert {id(weight) for weight in copied.parameters()} == {id(weight) for weight in model.hf.parameters()}
     assert type(copied.lm_head) is torch.nn.Linear
-    assert not any(isinstance(module, PackedLinear) for module in model.hf.modules())
-
-
-def test_a_large_model_is_not_packed(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "_MAX_PACKED", 1000)
-    model = zoo.model("marian")
-    assert with_packed_layers(model.hf, model.projection.weight) is model.hf
+    assert not any(isinstance(module, FastLinear) for module in model.hf.modules())
