@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.index.distances import CenteredVectors, PairDistances, Vectors
+from lacuna.index.distances import PairDistances, Vectors
 from lacuna.margin.approximate import Nearby
-from lacuna.margin.screening import Projections, Screen, draw_columns
+from lacuna.margin.codes import passing
+from lacuna.margin.screening import Screening
 
 # A pass compares unknown entries with each other, then known with unknown ones, then known ones with each other. So an
 # entry's nearest unknown neighbor is found before its known neighbors are counted, and each pair is compared once.
@@ -32,7 +33,7 @@ BLOCK = 1024  # entries in a block
 _SEED = 1  # of a sample that affects the speed only
 _PAIRS_AT_ONCE = 1 << 15
 
-# Positions of the two entries of each pair.
+# The two entries of each pair.
 _Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -179,13 +180,12 @@ class _Block:
 class _LeftSide:
     """The left side of a block's products.
 
-    :param width: Number of leading components.
-    :param radius: Largest distance of all components at which a pair passes.
+    :param reach: Largest squared distance of components at which a pair passes. # (rows,)
     """
 
-    width: int
+    level: int
     matrix: torch.Tensor
-    radius: NDArray[np.float64]
+    reach: NDArray[np.float64]
 
 
 class BlockComparison:
@@ -195,29 +195,27 @@ class BlockComparison:
     other, they are compared once, with the larger radii.
 
     :param known: Whether each entry is known.
-    :param rotation: Principal components. # (dimension, components)
     """
 
-    def __init__(
-        self,
-        keys: Vectors,
-        mean: NDArray[np.float32],
-        known: NDArray[np.bool_],
-        wanted: Wanted,
-        rotation: torch.Tensor,
-    ) -> None:
+    def __init__(self, keys: Vectors, known: NDArray[np.bool_], wanted: Wanted, screening: Screening) -> None:
         self._known, self._wanted = known, wanted
         self._pairs = PairDistances(keys, keys)
+        self._projections, self._coders = screening.projections, screening.coders
         involved = np.flatnonzero(
             wanted.unknown | wanted.known | (wanted.unknown.any() & ~known) | (wanted.known.any() & known)
         )
         group = known + 2 * wanted.unknown + 4 * wanted.known
-        order = involved[np.lexsort((-wanted.radius[involved], group[involved]))]
-        self._blocks = self._cut(order, group)
-        self._projections = Projections(CenteredVectors(keys, mean), order, rotation)
-        self._radius = wanted.radius[order]
-        self._sample = draw_columns(len(order), np.random.default_rng(_SEED))
-        self._screen = Screen(BLOCK, BLOCK)
+        self._order = involved[np.lexsort((-wanted.radius[involved], group[involved]))]
+        self._blocks = self._cut(group)
+        self._radius = wanted.radius[self._order]
+        sample = screening.sample(self._order, np.random.default_rng(_SEED))
+        self._level = {
+            number: screening.best_level(self._order[block.part], self._radius[block.part], sample)
+            for number, block in enumerate(self._blocks)
+            if block.wants_unknown or block.wants_known
+        }
+        # Copied in this order, codes of a block are next to each other.
+        self._codes = {level: screening.codes(level)[self._order] for level in sorted(set(self._level.values()))}
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -229,8 +227,9 @@ class BlockComparison:
         pending: list[_Pairs] = []
         left: _LeftSide | None = None
         for column in self._partners(number):
-            left = left or self._left_side(row)
-            pending.append(self._screened(row, column, left))
+            left = left or self._left_side(number)
+            wider = column is not row and column.wants(row) and column.radius > self._radius[row.part.stop - 1]
+            pending.append(self._screened(row, column, self._left_side(number, column.radius) if wider else left))
             waiting += len(pending[-1][0])
             if waiting >= _PAIRS_AT_ONCE:
                 self._count(pending, found)
@@ -239,8 +238,9 @@ class BlockComparison:
         entries = np.flatnonzero(np.isfinite(found.unknown_distance) | (found.known_nearer > 0))
         return FoundPart(entries, found.unknown_distance[entries], found.known_nearer[entries])
 
-    def _cut(self, order: NDArray[np.int64], group: NDArray[np.int64]) -> list[_Block]:
-        groups, wanted = group[order], self._wanted
+    def _cut(self, group: NDArray[np.int64]) -> list[_Block]:
+        order, wanted = self._order, self._wanted
+        groups = group[order]
         edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(order)]
         parts = [
             slice(start, min(stop, start + BLOCK))
@@ -269,39 +269,35 @@ class BlockComparison:
                 continue
             yield column
 
-    def _left_side(self, row: _Block, least: float = 0.0, width: int | None = None) -> _LeftSide:
+    def _left_side(self, number: int, least: float = 0.0) -> _LeftSide:
         """Return the left side of a block's products.
 
         :param least: Smaller radii are replaced by this.
         """
-        projections, radius = self._projections, np.maximum(self._radius[row.part], least)
-        width = width or projections.best_width(row.part, radius, projections, self._sample)
-        passing = projections.radius(row.part, projections.components, radius, projections.longest).numpy()
+        part, level = self._blocks[number].part, self._level[number]
+        radius, longest = np.maximum(self._radius[part], least), self._projections.longest
         return _LeftSide(
-            width,
-            projections.left_side(row.part, width, radius, projections.longest),
-            passing * (1 + self._pairs.relative_error),
+            level,
+            self._coders[level].left_side(self._codes[level][part], radius, longest),
+            self._projections.radius(self._order[part], radius, longest),
         )
 
     def _screened(self, row: _Block, column: _Block, left_side: _LeftSide) -> _Pairs:
-        """Return the positions of the pairs of two blocks that their projections do not rule out."""
-        projections = self._projections
-        if column is not row and column.wants(row) and column.radius > self._radius[row.part.stop - 1]:
-            left_side = self._left_side(row, column.radius, left_side.width)
-        rows, columns = self._screen.passing(left_side.matrix, projections.right_side(column.part, left_side.width))
-        left, right = rows + row.part.start, columns + column.part.start
+        """Return the entries of the pairs of two blocks that neither codes nor components rule out."""
+        rows, columns = passing(left_side.matrix, self._codes[left_side.level].right[column.part])
         if column is row:
-            once = left < right  # leaves the entries themselves out, too
-            rows, left, right = rows[once], left[once], right[once]
-        near = projections.distances(left, projections, right) <= left_side.radius[rows]
+            once = rows < columns  # leaves the entries themselves out, too
+            rows, columns = rows[once], columns[once]
+        left, right = self._order[rows + row.part.start], self._order[columns + column.part.start]
+        near = self._projections.distances(left, self._projections, right) <= left_side.reach[rows]
         return left[near], right[near]
 
     def _count(self, pending: list[_Pairs], found: Found) -> None:
         """Compute the distances of pairs, and add the results for both entries of each pair."""
         if not pending:
             return
-        wanted, order = self._wanted, self._projections.order
-        one, other = (order[np.concatenate(side)] for side in zip(*pending, strict=True))
+        wanted = self._wanted
+        one, other = (np.concatenate(side) for side in zip(*pending, strict=True))
         fast = self._pairs.fast(one, other)
         left, right = np.concatenate([one, other]), np.concatenate([other, one])
         distances, radius = np.concatenate([fast, fast]), wanted.radius[left]

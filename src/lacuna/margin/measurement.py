@@ -23,7 +23,7 @@ from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors
 from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
 from lacuna.margin.exact import PASSES, BlockComparison, Found, Questions
-from lacuna.margin.screening import find_rotation
+from lacuna.margin.screening import Screening, find_rotation
 from lacuna.margin.storage import (
     FOLDER,
     MAX_MARGIN,
@@ -36,9 +36,9 @@ from lacuna.margin.storage import (
     SavedState,
     check_max_margin,
     read_margins,
-    run_tasks,
     write_margins,
 )
+from lacuna.margin.tasks import run_and_save
 from lacuna.progress import SILENT, Progress
 
 # Lists that the exact method compares before the passes over all entries: more would cost more than they save.
@@ -191,6 +191,10 @@ class _Measurement:
         return find_rotation(self._keys, self._store.entries, np.random.default_rng(self._settings.seed))
 
     @cached_property
+    def _screening(self) -> Screening:
+        return Screening(self._keys, self._store.entries, self._rotation)
+
+    @cached_property
     def _lists(self) -> KeyLists:
         saved = self._state.load(_LISTS)
         if saved is None:
@@ -214,7 +218,7 @@ class _Measurement:
 
         self._progress.start("comparing near lists", store.entries, "entries")
         self._progress.advance(sum(len(lists.members(number)) for number in range(done)))
-        run_tasks(range(done, len(lists)), comparison.run, add, self._saver(0, nearby), advance)
+        run_and_save(range(done, len(lists)), comparison.run, add, self._saver(0, nearby), advance)
         self._progress.finish()
         return nearby
 
@@ -231,7 +235,7 @@ class _Measurement:
             found = found or Found.empty(self._store.entries)
             if wanted.unknown.any() or wanted.known.any():
                 store = self._store
-                comparison = BlockComparison(store.keys, store.mean, store.known, wanted, self._rotation)
+                comparison = BlockComparison(store.keys, store.known, wanted, self._screening)
                 save = self._saver(number + 1, questions, found) if saving else _save_nothing
                 self._run_pass(PASSES[number % len(PASSES)], comparison, found, done, save)
             questions = questions.answered(wanted, found, self._max_margin)
@@ -243,7 +247,7 @@ class _Measurement:
     ) -> None:
         self._progress.start(f"comparing {name}", len(comparison), "blocks")
         self._progress.advance(done)
-        run_tasks(
+        run_and_save(
             range(done, len(comparison)),
             comparison.run,
             lambda _, part: found.add(part),
