@@ -174,7 +174,7 @@ class Costs:
 
     product: float  # for each column of a matrix
     pair: float = 0.12  # for each pair in addition
-    passing: float = 150.0  # for each pair that passes
+    passing: float = 700.0  # for each pair that passes
 
 
 @cache

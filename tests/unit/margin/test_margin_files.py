@@ -24,6 +24,7 @@ NEARBY = Approximate(nprobe=2, lists=10, sample=300)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(measurement, "NEARBY", NEARBY)
     monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
+    monkeypatch.setattr("lacuna.margin.approximate.LISTS_TOGETHER", 1)
     return make_store(tmp_path / "store", KEYS, KNOWN)
 
 
@@ -175,7 +176,7 @@ def test_an_interrupted_measurement_resumes(
     monkeypatch.setattr("lacuna.margin.tasks.SECONDS_BETWEEN_SAVES", 0.0)
     killed = 0
     while True:
-        steps = KillAfter(6 + killed)  # the first steps are not saved
+        steps = KillAfter(4 + killed)  # the first steps are not saved
         try:
             measure_margin(open_store(store.path), approximate=approximate, progress=steps)
         except Killed:
