@@ -19,8 +19,8 @@ from lacuna.index.base import MISSING, KeyColumn, Neighborhood
 
 EPSILON = float(np.finfo(np.float32).eps)
 
-# Pairs whose differences stay in the cache of a core.
-_PAIRS_AT_ONCE = 1024
+# Pairs that are gathered at once, and pairs whose differences stay in the cache of a core.
+_PAIRS_AT_ONCE, _PAIRS_IN_CACHE = 1024, 256
 
 
 def sum_error(terms: int) -> float:
@@ -103,6 +103,24 @@ class PairDistances:
             first, second = _as_float32(self._left.gather(left[part])), _as_float32(self._right.gather(right[part]))
             difference = first.sub_(second).numpy()
             distances[part] = np.einsum("pd,pd->p", difference, difference)
+        return distances
+
+    def fast_from(
+        self, vectors: NDArray[np.float32], rows: NDArray[np.int64], right: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Compute in float32 as :meth:`fast`, several times as fast, for left vectors in memory that many pairs share.
+
+        :param vectors: Left vectors, not centered. # (n, dimension)
+        :param rows: The row in ``vectors`` of each pair.
+        """
+        distances = np.empty(len(rows), np.float32)
+        for start in range(0, len(rows), _PAIRS_AT_ONCE):
+            others = self._right.gather(right[start : start + _PAIRS_AT_ONCE])
+            for first in range(0, len(others), _PAIRS_IN_CACHE):
+                part = slice(start + first, start + min(len(others), first + _PAIRS_IN_CACHE))
+                difference = vectors.take(rows[part], axis=0)
+                difference -= _as_float32(others[first : first + _PAIRS_IN_CACHE]).numpy()
+                np.einsum("pd,pd->p", difference, difference, out=distances[part])
         return distances
 
     def exact(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -1,22 +1,23 @@
-"""Approximate margins: each IVF list of keys is compared with the nearest lists only.
+"""Approximate margins: the keys of near IVF lists are compared with those of the lists around them.
 
 A margin is right if the nearest unknown entry and all known entries before it are in these lists. The exact method
 starts from the same comparison: the nearest unknown entry found so far bounds the distance of the true one. Comparing
-all lists gives exact margins. Each list is one task; tasks do not depend on each other. Knows nothing of files.
+all lists gives exact margins. A group of near lists is one task; tasks do not depend on each other. Knows nothing of
+files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from lacuna.index.distances import CenteredVectors, PairDistances, Vectors, product_error
-from lacuna.index.faiss import find_centroids
+from lacuna.margin.tasks import run_in_order
 from lacuna.progress import SILENT, Progress
 
 _ITERATIONS = 4
@@ -24,6 +25,8 @@ _TRAINING_PER_LIST = 40
 # Leading principal components for k-means: enough to find near keys, and several times as fast as whole keys.
 _WIDTH = 64
 _KEYS_AT_ONCE = 1024  # keys that stay in the cache of a core
+LISTS_TOGETHER = 8  # in a group, on average
+_SEED = 1  # of the groups
 
 _ROWS_AT_ONCE = 1024
 _COLUMNS_AT_ONCE = 8192
@@ -55,12 +58,6 @@ class KeyLists:
         """Return the keys of a list, in order."""
         return self._members[number]
 
-    def nearest(self, number: int) -> NDArray[np.int64]:
-        """Return all lists by the distance of their centroids, the list itself first."""
-        distances = ((self.centroids - self.centroids[number]) ** 2).sum(axis=1)
-        distances[number] = -1
-        return np.argsort(distances, kind="stable")
-
 
 def make_lists(
     keys: CenteredVectors, rows: int, rotation: torch.Tensor, count: int, seed: int, progress: Progress = SILENT
@@ -74,22 +71,100 @@ def make_lists(
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(rows, size=min(rows, count * _TRAINING_PER_LIST), replace=False)).astype(np.int64)
     leading = rotation[:, :_WIDTH].contiguous()
+
+    def project(ids: NDArray[np.int64]) -> torch.Tensor:
+        return keys.gather(ids) @ leading
+
     progress.start("clustering keys", rows + len(drawn), "keys")
-    sample = torch.cat([keys.gather(some) @ leading for some in _pieces(drawn)])
-    centroids = find_centroids(sample.numpy(), count, seed=seed, iterations=_ITERATIONS)
+    centroids = find_centroids(torch.cat(list(run_in_order(project, _pieces(drawn)))), count, rng)
     progress.advance(len(drawn))
     list_of = np.empty(rows, dtype=np.int32)
-    columns, half_squares = torch.from_numpy(centroids.T.copy()), torch.from_numpy((centroids**2).sum(axis=1) / 2)
-    for ids in _pieces(np.arange(rows)):
-        scores = torch.mm(keys.gather(ids) @ leading, columns).sub_(half_squares)
-        list_of[ids] = scores.numpy().argmax(axis=1)  # ten times as fast as torch's
+    pieces = _pieces(np.arange(rows))
+    for ids, found in zip(pieces, run_in_order(lambda ids: _nearest(project(ids), centroids), pieces), strict=True):
+        list_of[ids] = found
         progress.advance(len(ids))
     progress.finish(f"({count:,} lists)")
-    return KeyLists(centroids, list_of)
+    return KeyLists(centroids.numpy(), list_of)
+
+
+def find_centroids(vectors: torch.Tensor, count: int, rng: np.random.Generator) -> torch.Tensor:
+    """Cluster vectors by k-means; the result does not depend on the number of threads.
+
+    :param count: At most the number of vectors.
+    """
+    centroids = vectors[np.sort(rng.choice(len(vectors), size=count, replace=False))]
+    for _ in range(_ITERATIONS):
+        assign = partial(_nearest, centroids=centroids)
+        home = torch.from_numpy(np.concatenate(list(run_in_order(assign, torch.split(vectors, _KEYS_AT_ONCE)))))
+        sums = torch.zeros_like(centroids).index_add_(0, home, vectors)
+        sizes = torch.bincount(home, minlength=count).unsqueeze(1)
+        centroids = torch.where(sizes > 0, sums / sizes, centroids)  # a centroid without vectors stays
+    return centroids
+
+
+def _nearest(vectors: torch.Tensor, centroids: torch.Tensor) -> NDArray[np.int64]:
+    scores = torch.addmm(centroids.square().sum(1) / -2, vectors, centroids.T)
+    return np.asarray(scores.numpy().argmax(axis=1))  # ten times as fast as torch's
 
 
 def _pieces(ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return np.split(ids, range(_KEYS_AT_ONCE, len(ids), _KEYS_AT_ONCE))
+
+
+class NearLists:
+    """Groups of near lists, and the lists that each group is compared with.
+
+    Keys are gathered once for a group, and its lists have many near lists in common.
+
+    :param known: Whether each key is known.
+    :param nprobe: Number of lists that each list is compared with at least, including itself; more if these hold fewer
+        than two unknown entries, so that each entry has an unknown neighbor if there is one.
+    """
+
+    def __init__(self, lists: KeyLists, known: NDArray[np.bool_], nprobe: int) -> None:
+        self.lists = lists
+        centroids, count = torch.from_numpy(lists.centroids), len(lists)
+        centers = find_centroids(centroids, -(-count // LISTS_TOGETHER), np.random.default_rng(_SEED))
+        home = _nearest(centroids, centers)
+        self.groups = [group for number in range(len(centers)) if len(group := np.flatnonzero(home == number))]
+        self._group_of = np.empty(count, np.int64)
+        self._compared = np.zeros((len(self.groups), count), np.bool_)
+        unknown = np.bincount(lists.list_of[~known], minlength=count)
+        for number, group in enumerate(self.groups):
+            self._group_of[group] = number
+            distances = torch.cdist(centroids[group], centroids).numpy()
+            if nprobe < count:
+                around = np.argpartition(distances, nprobe - 1, axis=1)[:, :nprobe]
+                self._compared[number, around.ravel()] = True
+            self._compared[number, group] = True
+            if nprobe >= count:
+                self._compared[number] = True
+            order = np.argsort(np.where(self._compared[number], -1, distances.min(axis=0)), kind="stable")
+            enough = int(np.searchsorted(np.cumsum(unknown[order]), 2)) + 1
+            self._compared[number, order[:enough]] = True
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def all_compared(self) -> bool:
+        """Whether each list is compared with all others."""
+        return bool(self._compared.all())
+
+    def members(self, number: int) -> NDArray[np.int64]:
+        """Return the keys of a group."""
+        return np.concatenate([self.lists.members(one) for one in self.groups[number].tolist()])
+
+    def others(self, number: int) -> NDArray[np.int64]:
+        """Return the keys that the group is compared with, without its own."""
+        around = np.setdiff1d(np.flatnonzero(self._compared[number]), self.groups[number])
+        return np.concatenate([np.empty(0, np.int64), *(self.lists.members(one) for one in around.tolist())])
+
+    def compared(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether the left key of each pair is compared with the right one."""
+        list_of = self.lists.list_of
+        result: NDArray[np.bool_] = self._compared[self._group_of[list_of[left]], list_of[right]]
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,34 +197,22 @@ class Nearby:
 
 
 class ListComparison:
-    """Compares each list with the nearest lists.
+    """Compares each group of lists with the lists around it.
 
     :param known: Whether each entry is known.
-    :param nprobe: Number of lists to compare with, including the list itself; more if these hold fewer than two
-        unknown entries, so that each entry has an unknown neighbor if there is one.
     """
 
     def __init__(
-        self,
-        keys: Vectors,
-        mean: NDArray[np.float32],
-        known: NDArray[np.bool_],
-        lists: KeyLists,
-        nprobe: int,
-        max_margin: int,
+        self, keys: Vectors, mean: NDArray[np.float32], known: NDArray[np.bool_], lists: NearLists, max_margin: int
     ) -> None:
         self._centered = CenteredVectors(keys, mean)
         self._pairs = PairDistances(keys, keys)
-        self._known, self._lists = known, lists
-        self._nprobe, self._max_margin = nprobe, max_margin
-        self._unknown_in = np.bincount(lists.list_of[~known], minlength=len(lists))
+        self._known, self._lists, self._max_margin = known, lists, max_margin
 
     def run(self, number: int) -> Nearby:
-        """Compare the members of one list with the nearest lists; return the result of each member."""
+        """Compare the members of one group; return the result of each member."""
         members = self._lists.members(number)
-        near = self._lists.nearest(number)
-        enough = int(np.searchsorted(np.cumsum(self._unknown_in[near]), 2)) + 1
-        columns = np.concatenate([self._lists.members(other) for other in near[: max(self._nprobe, enough)]])
+        columns = np.concatenate([members, self._lists.others(number)])
         known = self._known[columns]
         own = known[: len(members)]
         # Members are the first columns: this is the position of each among the known or among the unknown columns.

@@ -1,49 +1,34 @@
 """Exact margins: which questions are open about each entry, and block comparisons that answer them.
 
-The comparison with near lists (:mod:`lacuna.margin.approximate`) leaves a question about each entry. If it found no
-known entry before the nearest unknown one, only nearer known entries matter. If it found ``max_margin`` known entries,
-only nearer unknown entries matter. For all others the nearest unknown entry must be found first, then the known ones
-counted. Passes over all pairs of entries answer these questions.
+The comparison with near lists (:mod:`lacuna.margin.approximate`) finds an unknown entry, and the number of known ones
+that are nearer. Open is what the other lists contain. A first pass over all pairs of entries looks for nearer unknown
+entries in them, and counts their known entries within the same distance. Only where it finds a nearer unknown entry,
+a second pass counts all known entries again.
 
-In a pass, entries with the same question form blocks. Each block is one task; tasks do not depend on each other.
-Knows nothing of files.
+In a pass, entries form blocks. Each block is one task; tasks do not depend on each other. Knows nothing of files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
-from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.index.distances import CenteredVectors, PairDistances, Vectors
-from lacuna.margin.approximate import Nearby
-from lacuna.margin.screening import Projections, Screen, draw_columns
+from lacuna.index.distances import PairDistances, Vectors
+from lacuna.margin.approximate import Nearby, NearLists
+from lacuna.margin.codes import passing
+from lacuna.margin.screening import Screening
 
-# A pass compares unknown entries with each other, then known with unknown ones, then known ones with each other. So an
-# entry's nearest unknown neighbor is found before its known neighbors are counted, and each pair is compared once.
-PASSES = ("unknown entries", "known with unknown entries", "known entries")
+PASSES = ("all entries", "known entries again")
 
 BLOCK = 1024  # entries in a block
 _SEED = 1  # of a sample that affects the speed only
 _PAIRS_AT_ONCE = 1 << 15
 
-# Positions of the two entries of each pair.
+# The row in its block of the first entry of each pair, and the second entry.
 _Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-
-class Question(IntEnum):
-    """What is still open about an entry."""
-
-    NONE = 0
-    NEARER_KNOWN = 1  # margin 0 so far: is a known entry nearer than the unknown one?
-    NEARER_UNKNOWN = 2  # largest margin so far: is an unknown entry nearer than max_margin known ones?
-    NEAREST_UNKNOWN = 3  # which unknown entry is the nearest?
-    COUNT = 4  # how many known entries are nearer than the nearest unknown one, which has been found?
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +38,13 @@ class Wanted:
     :param unknown: Whether the nearest unknown entry is wanted, if it is within ``radius``.
     :param known: Whether the number of known entries nearer than ``radius`` is wanted.
     :param radius: Squared distance.
+    :param far_only: Whether pairs of near lists are left out, because they have been compared before.
     """
 
     unknown: NDArray[np.bool_]
     known: NDArray[np.bool_]
     radius: NDArray[np.float64]
+    far_only: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,218 +84,175 @@ class FoundPart:
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """The open question about each entry, and the margins that are settled.
+    """What is open about each entry, and the margins that are settled.
 
-    :param question: A :class:`Question`.
+    :param open: Whether the margin is open.
     :param radius: Distance within which to look: that of the nearest unknown entry found so far, or less.
-    :param margin: The margin, where no question is open.
+    :param counted: Number of known entries within the radius in near lists.
+    :param margin: The margin, where it is not open.
     """
 
-    question: NDArray[np.uint8]
+    open: NDArray[np.bool_]
     radius: NDArray[np.float64]
+    counted: NDArray[np.int64]
     margin: NDArray[np.uint16]
 
     @classmethod
     def after(cls, nearby: Nearby, max_margin: int) -> Questions:
         """Return the questions that the comparison with near lists leaves."""
         radius = nearby.unknown_distance
-        question = np.full(len(radius), Question.NEAREST_UNKNOWN, np.uint8)
-        question[nearby.known_nearer == 0] = Question.NEARER_KNOWN
-        full = nearby.known_nearer >= max_margin
-        question[full] = Question.NEARER_UNKNOWN
         # Nothing is nearer than distance 0. Without any unknown neighbor, all entries have been compared.
         settled = (radius == 0) | np.isinf(radius)
-        question[settled] = Question.NONE
-        margin = np.where(settled, nearby.margin(max_margin), np.uint16(0))
-        return cls(question, np.where(full, np.minimum(radius, nearby.cap_distance), radius), margin)
-
-    @property
-    def open(self) -> bool:
-        """Whether any question is open."""
-        return bool((self.question != Question.NONE).any())
+        full = nearby.known_nearer >= max_margin
+        return cls(
+            ~settled,
+            # An unknown entry at that distance counts, too.
+            np.where(full, np.minimum(radius, np.nextafter(nearby.cap_distance, np.inf)), radius),
+            nearby.known_nearer,
+            np.where(settled, nearby.margin(max_margin), np.uint16(0)),
+        )
 
     def only(self, entries: NDArray[np.int64]) -> Questions:
         """Return the questions about some entries only."""
-        question = np.zeros_like(self.question)
-        question[entries] = self.question[entries]
-        return Questions(question, self.radius, self.margin)
+        some = np.zeros_like(self.open)
+        some[entries] = self.open[entries]
+        return Questions(some, self.radius, self.counted, self.margin)
 
-    def wanted(self, known: NDArray[np.bool_], number: int) -> Wanted:
-        """Return what pass ``number`` looks for; after the last of :data:`PASSES` the first follows again."""
-        none = np.zeros_like(known)
-        seeks_unknown = (~known, known, none)[number % len(PASSES)]
-        seeks_known = (none, ~known, known)[number % len(PASSES)]
-        return Wanted(
-            seeks_unknown & np.isin(self.question, (Question.NEARER_UNKNOWN, Question.NEAREST_UNKNOWN)),
-            seeks_known & np.isin(self.question, (Question.NEARER_KNOWN, Question.COUNT)),
-            self.radius,
-        )
+    def wanted(self, number: int, max_margin: int) -> Wanted:
+        """Return what a pass looks for."""
+        if number == 0:
+            return Wanted(self.open, self.open & (self.counted < max_margin), self.radius, far_only=True)
+        return Wanted(np.zeros_like(self.open), self.open, self.radius, far_only=False)
 
-    def answered(self, wanted: Wanted, found: Found, max_margin: int) -> Questions:
-        """Return the questions that are open after a pass; six passes answer all."""
-        question, margin = self.question.copy(), self.margin.copy()
-        counted = np.minimum(found.known_nearer, max_margin).astype(np.uint16)
-
-        full = wanted.unknown & (self.question == Question.NEARER_UNKNOWN) & np.isinf(found.unknown_distance)
-        question[wanted.unknown] = Question.COUNT
-        question[full] = Question.NONE
-        margin[full] = max_margin
-
-        reopened = wanted.known & (self.question == Question.NEARER_KNOWN) & (counted > 0)
-        question[wanted.known] = Question.NONE
-        margin[wanted.known] = counted[wanted.known]
-        question[reopened] = Question.NEAREST_UNKNOWN
-        return Questions(question, np.minimum(self.radius, found.unknown_distance), margin)
+    def answered(self, number: int, found: Found, max_margin: int) -> Questions:
+        """Return the questions that are open after a pass; two passes answer all."""
+        counted = found.known_nearer if number else self.counted + found.known_nearer
+        # Without any known entry within the radius, there is none within a smaller one.
+        again = self.open & np.isfinite(found.unknown_distance) & (counted > 0)
+        margin = np.where(self.open, np.minimum(counted, max_margin).astype(np.uint16), self.margin)
+        return Questions(again, np.minimum(self.radius, found.unknown_distance), counted, margin)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Consecutive positions with the same question."""
+    """Consecutive positions, all of entries that ask, or of entries that do not."""
 
     part: slice
-    is_known: bool
-    wants_unknown: bool
-    wants_known: bool
+    asks: bool
     radius: float  # the largest
-
-    def wants(self, other: _Block) -> bool:
-        return self.wants_known if other.is_known else self.wants_unknown
 
 
 @dataclass(frozen=True, eq=False)
 class _LeftSide:
     """The left side of a block's products.
 
-    :param width: Number of leading components.
-    :param radius: Largest distance of all components at which a pair passes.
+    :param reach: Largest squared distance of components at which a pair passes. # (rows,)
     """
 
-    width: int
+    level: int
     matrix: torch.Tensor
-    radius: NDArray[np.float64]
+    reach: NDArray[np.float64]
 
 
 class BlockComparison:
     """One pass over all pairs of entries that matter, each pair for both of its entries.
 
-    Entries are ordered by what is wanted, then by radius, largest first, and cut into blocks. If two blocks want each
-    other, they are compared once, with the larger radii.
+    Entries that ask are ordered by radius, largest first, and cut into blocks; the others follow.
 
     :param known: Whether each entry is known.
-    :param rotation: Principal components. # (dimension, components)
+    :param lists: The lists of the keys, and which of them have been compared.
     """
 
     def __init__(
-        self,
-        keys: Vectors,
-        mean: NDArray[np.float32],
-        known: NDArray[np.bool_],
-        wanted: Wanted,
-        rotation: torch.Tensor,
+        self, keys: Vectors, known: NDArray[np.bool_], wanted: Wanted, screening: Screening, lists: NearLists
     ) -> None:
-        self._known, self._wanted = known, wanted
-        self._pairs = PairDistances(keys, keys)
-        involved = np.flatnonzero(
-            wanted.unknown | wanted.known | (wanted.unknown.any() & ~known) | (wanted.known.any() & known)
-        )
-        group = known + 2 * wanted.unknown + 4 * wanted.known
-        order = involved[np.lexsort((-wanted.radius[involved], group[involved]))]
-        self._blocks = self._cut(order, group)
-        self._projections = Projections(CenteredVectors(keys, mean), order, rotation)
-        self._radius = wanted.radius[order]
-        self._sample = draw_columns(len(order), np.random.default_rng(_SEED))
-        self._screen = Screen(BLOCK, BLOCK)
+        self._known, self._wanted, self._lists = known, wanted, lists
+        self._keys, self._pairs = keys, PairDistances(keys, keys)
+        self._projections, self._coders = screening.projections, screening.coders
+        asks = wanted.unknown | wanted.known
+        asking = np.flatnonzero(asks)
+        others = np.flatnonzero(~asks & (known | wanted.unknown.any()))
+        self._order = np.concatenate([asking[np.argsort(-wanted.radius[asking], kind="stable")], others])
+        self._radius = wanted.radius[self._order]
+        self._blocks = [
+            _Block(slice(start, min(stop, start + BLOCK)), first == 0, float(self._radius[start]))
+            for first, stop in ((0, len(asking)), (len(asking), len(self._order)))
+            for start in range(first, stop, BLOCK)
+        ]
+        sample = screening.sample(self._order, np.random.default_rng(_SEED))
+        self._level = [
+            screening.best_level(self._order[block.part], self._radius[block.part], sample)
+            for block in self._blocks
+            if block.asks
+        ]
+        # Copied in this order, codes of a block are next to each other.
+        self._codes = {level: screening.codes(level)[self._order] for level in sorted(set(self._level))}
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self._level)
 
     def run(self, number: int) -> FoundPart:
-        """Compare one block with all blocks that it is responsible for."""
+        """Compare one block with all blocks after it: their radii are smaller, if they ask at all."""
         row, waiting = self._blocks[number], 0
         found = Found.empty(len(self._known))
         pending: list[_Pairs] = []
-        left: _LeftSide | None = None
-        for column in self._partners(number):
-            left = left or self._left_side(row)
+        left, entries = self._left_side(number), self._order[row.part]
+        vectors = self._keys.gather(entries).astype(np.float32)
+        for column in self._blocks[number:]:
             pending.append(self._screened(row, column, left))
             waiting += len(pending[-1][0])
             if waiting >= _PAIRS_AT_ONCE:
-                self._count(pending, found)
+                self._count(entries, vectors, pending, found)
                 pending, waiting = [], 0
-        self._count(pending, found)
-        entries = np.flatnonzero(np.isfinite(found.unknown_distance) | (found.known_nearer > 0))
-        return FoundPart(entries, found.unknown_distance[entries], found.known_nearer[entries])
+        self._count(entries, vectors, pending, found)
+        about = np.flatnonzero(np.isfinite(found.unknown_distance) | (found.known_nearer > 0))
+        return FoundPart(about, found.unknown_distance[about], found.known_nearer[about])
 
-    def _cut(self, order: NDArray[np.int64], group: NDArray[np.int64]) -> list[_Block]:
-        groups, wanted = group[order], self._wanted
-        edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(order)]
-        parts = [
-            slice(start, min(stop, start + BLOCK))
-            for first, stop in pairwise(edges)
-            for start in range(first, stop, BLOCK)
-        ]
-        firsts = [int(order[part.start]) for part in parts]
-        return [
-            _Block(
-                part,
-                bool(self._known[first]),
-                bool(wanted.unknown[first]),
-                bool(wanted.known[first]),
-                float(wanted.radius[first]),
-            )
-            for part, first in zip(parts, firsts, strict=True)
-        ]
-
-    def _partners(self, number: int) -> Iterator[_Block]:
-        """Yield the blocks that this one is compared with, so that each pair of blocks is compared once."""
-        row = self._blocks[number]
-        for other, column in enumerate(self._blocks):
-            if not row.wants(column):
-                continue
-            if column.wants(row) and (column.radius, number) > (row.radius, other):
-                continue
-            yield column
-
-    def _left_side(self, row: _Block, least: float = 0.0, width: int | None = None) -> _LeftSide:
-        """Return the left side of a block's products.
-
-        :param least: Smaller radii are replaced by this.
-        """
-        projections, radius = self._projections, np.maximum(self._radius[row.part], least)
-        width = width or projections.best_width(row.part, radius, projections, self._sample)
-        passing = projections.radius(row.part, projections.components, radius, projections.longest).numpy()
+    def _left_side(self, number: int) -> _LeftSide:
+        """Return the left side of a block's products: each row looks within its own radius or that of any column."""
+        part, level = self._blocks[number].part, self._level[number]
+        after = self._radius[part.stop] if number + 1 < len(self) else 0.0
+        radius, longest = np.maximum(self._radius[part], after), self._projections.longest
         return _LeftSide(
-            width,
-            projections.left_side(row.part, width, radius, projections.longest),
-            passing * (1 + self._pairs.relative_error),
+            level,
+            self._coders[level].left_side(self._codes[level][part], radius, longest),
+            self._projections.radius(self._order[part], radius, longest),
         )
 
     def _screened(self, row: _Block, column: _Block, left_side: _LeftSide) -> _Pairs:
-        """Return the positions of the pairs of two blocks that their projections do not rule out."""
-        projections = self._projections
-        if column is not row and column.wants(row) and column.radius > self._radius[row.part.stop - 1]:
-            left_side = self._left_side(row, column.radius, left_side.width)
-        rows, columns = self._screen.passing(left_side.matrix, projections.right_side(column.part, left_side.width))
-        left, right = rows + row.part.start, columns + column.part.start
+        """Return the pairs of two blocks that neither codes nor components rule out."""
+        rows, columns = passing(left_side.matrix, self._codes[left_side.level].right[column.part])
         if column is row:
-            once = left < right  # leaves the entries themselves out, too
-            rows, left, right = rows[once], left[once], right[once]
-        near = projections.distances(left, projections, right) <= left_side.radius[rows]
-        return left[near], right[near]
+            once = rows < columns  # leaves the entries themselves out, too
+            rows, columns = rows[once], columns[once]
+        left, right = self._order[rows + row.part.start], self._order[columns + column.part.start]
+        if self._wanted.far_only:
+            far = ~(self._lists.compared(left, right) & self._lists.compared(right, left))
+            rows, left, right = rows[far], left[far], right[far]
+        near = self._projections.distances(left, self._projections, right) <= left_side.reach[rows]
+        return rows[near], right[near]
 
-    def _count(self, pending: list[_Pairs], found: Found) -> None:
-        """Compute the distances of pairs, and add the results for both entries of each pair."""
+    def _count(
+        self, entries: NDArray[np.int64], vectors: NDArray[np.float32], pending: list[_Pairs], found: Found
+    ) -> None:
+        """Compute the distances of pairs, and add the results for both entries of each pair.
+
+        :param vectors: The keys of the block's entries. # (entries, dimension)
+        """
         if not pending:
             return
-        wanted, order = self._wanted, self._projections.order
-        one, other = (order[np.concatenate(side)] for side in zip(*pending, strict=True))
-        fast = self._pairs.fast(one, other)
+        wanted = self._wanted
+        rows, other = (np.concatenate(side) for side in zip(*pending, strict=True))
+        fast, one = self._pairs.fast_from(vectors, rows, other), entries[rows]
         left, right = np.concatenate([one, other]), np.concatenate([other, one])
         distances, radius = np.concatenate([fast, fast]), wanted.radius[left]
         near = distances <= radius * (1 + self._pairs.relative_error)
+        if wanted.far_only:
+            near &= ~self._lists.compared(left, right)
         chosen = np.flatnonzero(near & wanted.unknown[left] & ~self._known[right])
         exact = self._pairs.exact(left[chosen], right[chosen])
-        np.minimum.at(found.unknown_distance, left[chosen], np.where(exact <= radius[chosen], exact, np.inf))
+        # At the same distance as the nearest one found before, it changes nothing.
+        np.minimum.at(found.unknown_distance, left[chosen], np.where(exact < radius[chosen], exact, np.inf))
         chosen = np.flatnonzero(near & wanted.known[left] & self._known[right])
         left, right = left[chosen], right[chosen]
         nearer = self._pairs.below(left, right, distances[chosen], radius[chosen])

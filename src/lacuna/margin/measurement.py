@@ -21,9 +21,9 @@ from lacuna.datastore import Store
 from lacuna.datastore.inspection import margin_histogram
 from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors
-from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
+from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, NearLists, make_lists
 from lacuna.margin.exact import PASSES, BlockComparison, Found, Questions
-from lacuna.margin.screening import find_rotation
+from lacuna.margin.screening import Screening, find_rotation
 from lacuna.margin.storage import (
     FOLDER,
     MAX_MARGIN,
@@ -36,9 +36,9 @@ from lacuna.margin.storage import (
     SavedState,
     check_max_margin,
     read_margins,
-    run_tasks,
     write_margins,
 )
+from lacuna.margin.tasks import keep_freed_memory, run_and_save
 from lacuna.progress import SILENT, Progress
 
 # Lists that the exact method compares before the passes over all entries: more would cost more than they save.
@@ -49,7 +49,7 @@ _UNDIVIDED = 4096
 _DECISIONS = (4, 8, 16, 32)
 
 # Increase it when saved states of earlier versions become invalid.
-_STATE_VERSION = 2
+_STATE_VERSION = 3
 _STATE, _LISTS = "state", "lists"
 _T = TypeVar("_T", Nearby, Questions, Found, KeyLists)
 
@@ -148,6 +148,7 @@ def _saved_state(store: Store, max_margin: int, approximate: Approximate | None)
 def _measure(
     store: Store, max_margin: int, approximate: Approximate | None, state: SavedState, progress: Progress
 ) -> tuple[NDArray[np.uint16], Agreement | None]:
+    keep_freed_memory()
     known = int(np.count_nonzero(store.known))
     if known == store.entries:  # all other entries count
         return np.full(store.entries, min(max_margin, max(0, known - 1)), np.uint16), None
@@ -182,13 +183,17 @@ class _Measurement:
             number, done = int(saved["stage"]) - 1, int(saved["done"])
             return self._answer(_from(Questions, saved), number, _from(Found, saved), done)
         nearby = self._compare_lists(saved)
-        if self._settings.nprobe >= len(self._lists):  # all pairs have been compared
+        if self._near_lists.all_compared:
             return nearby.margin(self._max_margin)
         return self._answer(Questions.after(nearby, self._max_margin))
 
     @cached_property
     def _rotation(self) -> torch.Tensor:
         return find_rotation(self._keys, self._store.entries, np.random.default_rng(self._settings.seed))
+
+    @cached_property
+    def _screening(self) -> Screening:
+        return Screening(self._keys, self._store.entries, self._rotation)
 
     @cached_property
     def _lists(self) -> KeyLists:
@@ -201,10 +206,14 @@ class _Measurement:
             self._state.save(_LISTS, saved)
         return _from(KeyLists, saved)
 
+    @cached_property
+    def _near_lists(self) -> NearLists:
+        return NearLists(self._lists, self._store.known, self._settings.nprobe)
+
     def _compare_lists(self, saved: Arrays | None) -> Nearby:
-        store, lists = self._store, self._lists
+        store, lists = self._store, self._near_lists
         nearby, done = (Nearby.empty(store.entries), 0) if saved is None else (_from(Nearby, saved), int(saved["done"]))
-        comparison = ListComparison(store.keys, store.mean, store.known, lists, self._settings.nprobe, self._max_margin)
+        comparison = ListComparison(store.keys, store.mean, store.known, lists, self._max_margin)
 
         def add(number: int, part: Nearby) -> None:
             nearby.put(lists.members(number), part)
@@ -214,7 +223,7 @@ class _Measurement:
 
         self._progress.start("comparing near lists", store.entries, "entries")
         self._progress.advance(sum(len(lists.members(number)) for number in range(done)))
-        run_tasks(range(done, len(lists)), comparison.run, add, self._saver(0, nearby), advance)
+        run_and_save(range(done, len(lists)), comparison.run, add, self._saver(0, nearby), advance)
         self._progress.finish()
         return nearby
 
@@ -226,15 +235,13 @@ class _Measurement:
         :param number: Number of the first pass.
         :param found: The result of its first ``done`` tasks.
         """
-        while questions.open:
-            wanted = questions.wanted(self._store.known, number)
-            found = found or Found.empty(self._store.entries)
-            if wanted.unknown.any() or wanted.known.any():
-                store = self._store
-                comparison = BlockComparison(store.keys, store.mean, store.known, wanted, self._rotation)
-                save = self._saver(number + 1, questions, found) if saving else _save_nothing
-                self._run_pass(PASSES[number % len(PASSES)], comparison, found, done, save)
-            questions = questions.answered(wanted, found, self._max_margin)
+        while questions.open.any():
+            store, found = self._store, found or Found.empty(self._store.entries)
+            wanted = questions.wanted(number, self._max_margin)
+            comparison = BlockComparison(store.keys, store.known, wanted, self._screening, self._near_lists)
+            save = self._saver(number + 1, questions, found) if saving else _save_nothing
+            self._run_pass(PASSES[number], comparison, found, done, save)
+            questions = questions.answered(number, found, self._max_margin)
             number, found, done = number + 1, None, 0
         return questions.margin
 
@@ -243,7 +250,7 @@ class _Measurement:
     ) -> None:
         self._progress.start(f"comparing {name}", len(comparison), "blocks")
         self._progress.advance(done)
-        run_tasks(
+        run_and_save(
             range(done, len(comparison)),
             comparison.run,
             lambda _, part: found.add(part),

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from lacuna.datastore import Store
 from lacuna.index.base import check_queries
 from lacuna.index.distances import CenteredVectors, PairDistances, VectorArray
-from lacuna.margin.screening import Projections, Screen, draw_columns, find_rotation
+from lacuna.margin.codes import passing
+from lacuna.margin.screening import Projections, Screening, find_rotation
 from lacuna.margin.storage import MAX_MARGIN, check_max_margin
 
 _QUERIES_AT_ONCE = 256
@@ -47,53 +48,53 @@ class _QueryComparison:
         vectors, keys = VectorArray(queries), CenteredVectors(store.keys, store.mean)
         rng = np.random.default_rng(_SEED)
         rotation = find_rotation(keys, store.entries, rng)
-        # Unknown entries come first.
-        self._entries = Projections(keys, np.argsort(store.known, kind="stable"), rotation)
-        self._queries = Projections(CenteredVectors(vectors, store.mean), np.arange(len(queries)), rotation)
-        self._unknown = store.entries - int(np.count_nonzero(store.known))
+        self._screening = Screening(keys, store.entries, rotation)
+        self._vectors = CenteredVectors(vectors, store.mean)
+        self._queries = Projections(self._vectors, len(queries), rotation)
         self._pairs = PairDistances(vectors, store.keys)
-        self._sample = draw_columns(store.entries, rng)
-        self._screen = Screen(_QUERIES_AT_ONCE, _COLUMNS_AT_ONCE)
+        self._known, self._unknown = store.known, np.flatnonzero(~store.known)
+        self._sample = self._screening.sample(np.arange(store.entries), rng)
 
     def run(self, part: slice) -> NDArray[np.int64]:
         """Count the known entries that are nearer to each query than all unknown ones."""
         radius = self._bound(part)
-        query, position, distances = self._near(part, radius)
-        unknown = position < self._unknown
-        entry = self._entries.order[position]
+        query, entry, distances = self._near(part, radius)
+        known = self._known[entry]
         nearest = radius.copy()
-        np.minimum.at(nearest, query[unknown] - part.start, self._pairs.exact(query[unknown], entry[unknown]))
-        query, entry, distances = query[~unknown], entry[~unknown], distances[~unknown]
+        np.minimum.at(nearest, query[~known] - part.start, self._pairs.exact(query[~known], entry[~known]))
+        query, entry, distances = query[known], entry[known], distances[known]
         nearer = self._pairs.below(query, entry, distances, nearest[query - part.start])
         return np.bincount(query[nearer] - part.start, minlength=part.stop - part.start)
 
     def _bound(self, part: slice) -> NDArray[np.float64]:
-        """Return the distance to the nearest of some unknown entries, those with the nearest projections."""
-        width = self._entries.components
-        left = self._queries.right_side(part, width)[:, :width]
+        """Return the distance to the nearest of some unknown entries, those with the nearest components."""
+        left = self._queries.components[part]
         bound = np.full(part.stop - part.start, np.inf)
         ids = np.arange(part.start, part.stop)
-        for column in _parts(self._unknown):
-            right = self._entries.right_side(column, width)
-            best = torch.addmm(right[:, -1], left, right[:, :width].T).argmax(1).numpy() + column.start
-            bound = np.minimum(bound, self._pairs.exact(ids, self._entries.order[best]))
+        for column in _parts(len(self._unknown)):
+            others = self._unknown[column]
+            right = self._screening.projections.components[torch.from_numpy(others)]
+            best = torch.addmm(right.square().sum(1) / -2, left, right.T).argmax(1).numpy()
+            bound = np.minimum(bound, self._pairs.exact(ids, others[best]))
         return bound
 
     def _near(
         self, part: slice, radius: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Return query, position of the entry and float32 distance of all pairs that may be within the radius."""
-        width = self._queries.best_width(part, radius, self._entries, self._sample)
-        left = self._queries.left_side(part, width, radius, self._entries.longest)
+        """Return query, entry and float32 distance of all pairs that may be within the radius."""
+        screening, ids = self._screening, np.arange(part.start, part.stop)
+        level = screening.best_level(ids, radius, self._sample, self._vectors)
+        coder, codes = screening.coders[level], screening.codes(level)
+        left = coder.left_side(coder.encode(self._vectors.gather(ids)), radius, screening.projections.longest)
         found = []
-        for column in _parts(len(self._entries.order)):
-            row, other = self._screen.passing(left, self._entries.right_side(column, width))
-            query, position = row + part.start, other + column.start
-            distances = self._pairs.fast(query, self._entries.order[position])
+        for column in _parts(len(self._known)):
+            row, entry = passing(left, codes.right[column])
+            query, entry = row + part.start, entry + column.start
+            distances = self._pairs.fast(query, entry)
             near = distances <= radius[row] * (1 + self._pairs.relative_error)
-            found.append((query[near], position[near], distances[near]))
-        query, position, distances = (np.concatenate(column) for column in zip(*found, strict=True))
-        return query, position, distances
+            found.append((query[near], entry[near], distances[near]))
+        query, entry, distances = (np.concatenate(column) for column in zip(*found, strict=True))
+        return query, entry, distances
 
 
 def _parts(count: int) -> list[slice]:

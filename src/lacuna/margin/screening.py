@@ -1,9 +1,8 @@
-"""Screening pairs of vectors by their first principal components.
+"""Screening pairs of keys by their first principal components.
 
-A PCA rotation moves most of the variance into the first dimensions. The distance of two vectors is at least that of
-their leading components, so a product of narrow matrices rules out nearly all pairs that are farther apart than a
-threshold. The remaining pairs must be computed from whole vectors. Rounding errors are bounded, so no pair within its
-threshold is ruled out. Knows nothing of known and unknown entries.
+A PCA rotation moves most of the variance into the first dimensions. Products of short codes rule out nearly all pairs
+that are farther apart than a threshold, and float32 components most of the others. No pair within its threshold is
+ruled out. The remaining pairs must be computed from whole vectors. Knows nothing of known and unknown entries.
 """
 
 from __future__ import annotations
@@ -12,138 +11,117 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.index.distances import EPSILON, CenteredVectors, product_error, sum_error
+from lacuna.index.distances import CenteredVectors, sum_error
+from lacuna.margin.codes import ROWS_AT_ONCE, WIDTHS, Codes, blurred, costs, make_coders, passing
+from lacuna.margin.tasks import run_in_order
 
-_WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+_KEPT = 128  # components that are kept in float32
 _TRAINING_ROWS = 20_000
-_ROWS_AT_ONCE = 8192
 _PAIRS_AT_ONCE = 1024  # pairs of projections that stay in the cache of a core
-# Measured costs in units of one multiplication: of a pair that passes, and of any pair in addition to its product.
-_COST_OF_PASSING = 6_000.0
-_COST_OF_PAIR = 12.0
-
 _ROWS_TRIED, _COLUMNS_TRIED = 64, 2048
-# The computed rotation is not exactly orthonormal; its error is far smaller than this.
-_STRETCH = 1 + 1e-5
+_SEED = 1  # of what affects the speed only
 
 
 def find_rotation(
     keys: CenteredVectors, rows: int, rng: np.random.Generator
 ) -> torch.Tensor:  # (dimension, components)
     """Return the first principal components of a sample of the keys, one in each column."""
-    drawn = np.sort(rng.choice(rows, size=min(rows, _TRAINING_ROWS), replace=False)).astype(np.int64)
-    sample = keys.gather(drawn)
+    sample = _draw(keys, rows, rng)
     vectors: torch.Tensor = torch.linalg.eigh((sample.T @ sample).double()).eigenvectors
-    return vectors.flip(1)[:, : _WIDTHS[-1]].float().contiguous()
+    return vectors.flip(1)[:, : WIDTHS[-1]].float().contiguous()
+
+
+def _draw(keys: CenteredVectors, rows: int, rng: np.random.Generator) -> torch.Tensor:
+    return keys.gather(np.sort(rng.choice(rows, size=min(rows, _TRAINING_ROWS), replace=False)).astype(np.int64))
 
 
 class Projections:
-    """The leading components of vectors, in memory.
+    """The leading components of vectors, in memory, and their lengths.
 
-    :param order: Row numbers of the vectors. Positions below are positions in this order.
+    :param rows: Number of vectors.
     """
 
-    def __init__(self, vectors: CenteredVectors, order: NDArray[np.int64], rotation: torch.Tensor) -> None:
-        self.order, self._vectors = order, vectors
-        self.components = rotation.shape[1]
-        self._rows = torch.empty(len(order), self.components)
-        self._lengths = torch.empty(len(order))
-        for start in range(0, len(order), _ROWS_AT_ONCE):
-            part = slice(start, start + _ROWS_AT_ONCE)
-            some = vectors.gather(order[part])
-            torch.mm(some, rotation, out=self._rows[part])
-            torch.linalg.vector_norm(some, dim=1, out=self._lengths[part])
-        self.longest = float(self._lengths.max()) if len(order) else 0.0
+    def __init__(self, vectors: CenteredVectors, rows: int, rotation: torch.Tensor) -> None:
+        self._dimension = vectors.dimension
+        directions = rotation[:, :_KEPT].contiguous()
+        self.components = torch.empty(rows, directions.shape[1])
+        self.lengths = torch.empty(rows)
 
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Numbers of leading components that may be compared; the last is the whole vector."""
-        dimension, most = self._vectors.dimension, self.components
-        return (*(width for width in _WIDTHS if width < most), most, *([dimension] if most < dimension else []))
+        def project(start: int) -> tuple[slice, torch.Tensor, torch.Tensor]:
+            part = slice(start, min(rows, start + ROWS_AT_ONCE))
+            some = vectors.gather(np.arange(part.start, part.stop))
+            return part, some @ directions, torch.linalg.vector_norm(some, dim=1)
 
-    def left_side(self, part: slice, width: int, thresholds: NDArray[np.float64], longest: float) -> torch.Tensor:
-        """Return a matrix whose product with a :meth:`right_side` is negative only for pairs that are ruled out.
+        for part, components, lengths in run_in_order(project, range(0, rows, ROWS_AT_ONCE)):
+            self.components[part], self.lengths[part] = components, lengths
+        self.longest = float(self.lengths.max()) if rows else 0.0
 
-        :param thresholds: Squared distance of each row within which pairs must pass.
-        :param longest: Length of the longest vector on the right side.
-        """
-        left = torch.empty(part.stop - part.start, width + 2)
-        left[:, :width] = self._leading(part, width)
-        half = (self.radius(part, width, thresholds, longest) - left[:, :width].square().sum(1)) / 2
-        reach = (self._lengths[part].double() + longest).square()
-        left[:, width] = half + product_error(width) * (reach + half.abs())
-        left[:, width + 1] = 1
-        return left
+    def radius(self, ids: NDArray[np.int64], thresholds: NDArray[np.float64], longest: float) -> NDArray[np.float64]:
+        """Return the largest squared distance of components whose vectors may be within the threshold."""
+        width = self.components.shape[1]
+        reach = blurred(thresholds, self.lengths[ids].double().numpy(), longest, width, self._dimension)
+        return reach**2 * (1 + sum_error(width))
 
-    def right_side(self, part: slice, width: int) -> torch.Tensor:
-        """Return the right side of a product: half of the threshold minus the distance of the leading components."""
-        right = torch.empty(part.stop - part.start, width + 2)
-        right[:, :width] = self._leading(part, width)
-        right[:, width] = 1
-        torch.sum(right[:, :width].square(), 1, out=right[:, width + 1]).mul_(-0.5)
-        return right
-
-    def radius(
-        self, part: slice | NDArray[np.int64], width: int, thresholds: NDArray[np.float64], longest: float
-    ) -> torch.Tensor:
-        """Return the largest squared distance of leading components whose vectors may be within the threshold."""
-        whole = width == self._vectors.dimension > self.components
-        # A component is a float32 sum of `dimension` products; a whole vector is only centered.
-        error = 8 * EPSILON if whole else width**0.5 * sum_error(self._vectors.dimension)
-        blur = error * (self._lengths[part].double() + longest)
-        return (torch.from_numpy(thresholds).sqrt() * _STRETCH + blur).square()
-
-    def distances(
-        self, positions: NDArray[np.int64], other: Projections, others: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """Return squared distances of all components, pair by pair."""
-        distances = np.empty(len(positions), np.float32)
-        for start in range(0, len(positions), _PAIRS_AT_ONCE):
+    def distances(self, ids: NDArray[np.int64], other: Projections, others: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return squared distances of components, pair by pair."""
+        distances = np.empty(len(ids), np.float32)
+        for start in range(0, len(ids), _PAIRS_AT_ONCE):
             part = slice(start, start + _PAIRS_AT_ONCE)
-            difference = self._rows.numpy().take(positions[part], axis=0)
-            difference -= other._rows.numpy().take(others[part], axis=0)
+            difference = self.components.numpy().take(ids[part], axis=0)
+            difference -= other.components.numpy().take(others[part], axis=0)
             np.einsum("pd,pd->p", difference, difference, out=distances[part])
         return distances
 
-    def best_width(
-        self, part: slice, thresholds: NDArray[np.float64], other: Projections, sample: NDArray[np.int64]
+
+class Screening:
+    """The components of all keys, and their codes of different widths.
+
+    :param rows: Number of keys.
+    :param rotation: Principal components. # (dimension, components)
+    """
+
+    def __init__(self, keys: CenteredVectors, rows: int, rotation: torch.Tensor) -> None:
+        self._keys, self._rows = keys, rows
+        rng = np.random.default_rng(_SEED)
+        self.projections = Projections(keys, rows, rotation)
+        self.coders = make_coders(rotation, _draw(keys, rows, rng), rng)
+        self._codes: dict[int, Codes] = {}
+
+    def codes(self, level: int) -> Codes:
+        """Return the codes of all keys by one of the coders."""
+        if level not in self._codes:
+            self._codes[level] = self.coders[level].encode_all(self._keys, self._rows)
+        return self._codes[level]
+
+    def sample(self, ids: NDArray[np.int64], rng: np.random.Generator) -> list[torch.Tensor]:
+        """Return right sides of a sample of keys, by all coders."""
+        drawn = rng.choice(ids, size=min(len(ids), _COLUMNS_TRIED), replace=False)
+        vectors = self._keys.gather(drawn)
+        return [coder.encode(vectors).right for coder in self.coders]
+
+    def best_level(
+        self,
+        ids: NDArray[np.int64],
+        thresholds: NDArray[np.float64],
+        sample: list[torch.Tensor],
+        vectors: CenteredVectors | None = None,
     ) -> int:
-        """Choose the width with the lowest cost on a sample: wider products let fewer pairs pass."""
-        tried = np.linspace(part.start, part.stop - 1, min(_ROWS_TRIED, part.stop - part.start)).astype(np.int64)
-        costs: list[float] = []
-        for width in self.widths:
-            if costs and width >= min(costs):
-                break  # the product alone costs more
-            rows, columns = self._leading(tried, width), other._leading(sample, width)
-            distances = torch.cdist(rows, columns).square()
-            radius = self.radius(tried, width, thresholds[tried - part.start], other.longest)
-            passing = float((distances <= radius.unsqueeze(1)).double().mean())
-            costs.append(width + _COST_OF_PAIR + _COST_OF_PASSING * passing)
-        return self.widths[int(np.argmin(costs))]
+        """Choose the coder with the lowest cost on a sample: wider codes rule out more pairs.
 
-    def _leading(self, part: slice | NDArray[np.int64], width: int) -> torch.Tensor:
-        if width <= self.components:
-            return self._rows[part, :width]
-        return self._vectors.gather(self.order[part])
-
-
-def draw_columns(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw the sample of positions for :meth:`Projections.best_width`."""
-    return np.sort(rng.choice(count, size=min(count, _COLUMNS_TRIED), replace=False)).astype(np.int64)
-
-
-class Screen:
-    """Multiplies blocks of projections and finds the pairs that pass. Reuses its buffers."""
-
-    def __init__(self, rows: int, columns: int) -> None:
-        self._products = torch.empty(rows * columns)
-        self._passing = np.empty(rows * columns, dtype=np.bool_)
-
-    def passing(self, left: torch.Tensor, right: torch.Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the row in ``left`` and the row in ``right`` of each pair that is not ruled out."""
-        pairs = len(left) * len(right)
-        products = self._products[:pairs]
-        torch.mm(left, right.T, out=products.view(len(left), len(right)))
-        np.greater_equal(products.numpy(), 0, out=self._passing[:pairs])
-        row, column = np.divmod(np.flatnonzero(self._passing[:pairs]), len(right))
-        return row, column
+        :param ids: Rows of the left side.
+        :param thresholds: Squared distances.
+        :param vectors: The vectors of the left side; by default the keys.
+        """
+        tried = np.linspace(0, len(ids) - 1, min(_ROWS_TRIED, len(ids))).astype(np.int64)
+        rows, longest = (vectors or self._keys).gather(ids[tried]), self.projections.longest
+        cheapest, best = np.inf, 0
+        for level, (coder, right) in enumerate(zip(self.coders, sample, strict=True)):
+            product = costs().pair + costs().product * coder.columns
+            if product >= cheapest:
+                break
+            left = coder.left_side(coder.encode(rows), thresholds[tried], longest)
+            share = len(passing(left, right)[0]) / (len(left) * len(right))
+            cost = product + costs().passing * share
+            if cost < cheapest:
+                cheapest, best = cost, level
+        return best

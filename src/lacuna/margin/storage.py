@@ -7,11 +7,9 @@ measured.
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
@@ -184,10 +182,7 @@ def read_margins(store: Store) -> Margins:
     return Margins(folder, manifest, values)
 
 
-SECONDS_BETWEEN_SAVES = 20.0
-
 Arrays = dict[str, NDArray[Any]]
-_Result = TypeVar("_Result")
 
 
 class SavedState:
@@ -226,26 +221,3 @@ class SavedState:
     def remove(self) -> None:
         """Delete the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def run_tasks(
-    tasks: range,
-    run: Callable[[int], _Result],
-    add: Callable[[int, _Result], None],
-    save: Callable[[int], None],
-    advance: Callable[[int], None],
-) -> None:
-    """Run tasks in order, and save the state every :data:`SECONDS_BETWEEN_SAVES` seconds.
-
-    :param run: Runs one task, without side effects.
-    :param add: Adds the result of a task to the state.
-    :param save: Saves the state after this many tasks.
-    :param advance: Is called with the number of each finished task.
-    """
-    saved = time.monotonic()
-    for number in tasks:
-        add(number, run(number))
-        if time.monotonic() - saved >= SECONDS_BETWEEN_SAVES:
-            save(number + 1)
-            saved = time.monotonic()
-        advance(number)

@@ -24,6 +24,7 @@ NEARBY = Approximate(nprobe=2, lists=10, sample=300)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(measurement, "NEARBY", NEARBY)
     monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
+    monkeypatch.setattr("lacuna.margin.approximate.LISTS_TOGETHER", 1)
     return make_store(tmp_path / "store", KEYS, KNOWN)
 
 
@@ -172,10 +173,10 @@ def test_an_interrupted_measurement_resumes(
     assert whole.fingerprint == store.fingerprint
     uninterrupted = KillAfter()
     measure_margin(whole, approximate=approximate, progress=uninterrupted)
-    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("lacuna.margin.tasks.SECONDS_BETWEEN_SAVES", 0.0)
     killed = 0
     while True:
-        steps = KillAfter(6 + killed)  # the first steps are not saved
+        steps = KillAfter(4 + killed)  # the first steps are not saved
         try:
             measure_margin(open_store(store.path), approximate=approximate, progress=steps)
         except Killed:
@@ -188,7 +189,7 @@ def test_an_interrupted_measurement_resumes(
 
 
 def test_other_settings_start_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("lacuna.margin.tasks.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, 7, progress=KillAfter(12))
     assert (store.path / "margin" / "unfinished" / "state.npz").is_file()
@@ -198,7 +199,7 @@ def test_other_settings_start_again(store: Store, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_damaged_state_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.margin.storage.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("lacuna.margin.tasks.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, progress=KillAfter(12))
     state = store.path / "margin" / "unfinished" / "state.npz"

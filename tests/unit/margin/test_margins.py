@@ -27,6 +27,7 @@ DIVIDED = Approximate(nprobe=2, lists=12)
 def divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "NEARBY", DIVIDED)
     monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
+    monkeypatch.setattr("lacuna.margin.approximate.LISTS_TOGETHER", 2)
 
 
 def measured(store: Store, max_margin: int = 2048, approximate: Approximate | None = None) -> NDArray[np.uint16]:
@@ -146,6 +147,7 @@ def test_any_store(drawn: tuple[NDArray[np.float16], NDArray[np.bool_]], max_mar
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(measurement, "NEARBY", Approximate(nprobe=1, lists=lists))
         patch.setattr("lacuna.margin.exact.BLOCK", 8)
+        patch.setattr("lacuna.margin.approximate.LISTS_TOGETHER", 1)
         patch.setattr("os.fsync", lambda _: None)  # otherwise most of the time
         store = make_store(Path(folder) / "store", keys, known, shards=1)
         assert measured(store, max_margin).tolist() == reference_margins(keys, known, max_margin).tolist()

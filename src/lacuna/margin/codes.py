@@ -1,0 +1,212 @@
+"""Codes: leading components of vectors, rounded to int8, whose products rule out pairs of distant vectors.
+
+The distance of two vectors is at least that of their leading components, and that is at least the distance of their
+rounded components minus the two rounding errors, which are known. Products of codes are sums of integers: exact in any
+order, and several times as fast as float32 where the processor has instructions for them. Elsewhere they are computed
+in float32, with the same result. Knows nothing of known and unknown entries.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lacuna.index.distances import CenteredVectors, sum_error
+from lacuna.margin.tasks import run_in_order
+
+# Numbers of leading components. Up to 768, sums of products are below 2^24, where float32 is exact, too.
+WIDTHS = (32, 64, 128, 256, 512, 768)
+ROWS_AT_ONCE = 1024  # rows that stay in the cache of a core
+
+# Computed directions are not exactly orthonormal; their error is far smaller than this.
+_STRETCH = 1 + 1e-5
+
+_LARGEST = 127  # of int8, in both directions
+_SQUARE = _LARGEST**2
+
+
+def blurred(
+    thresholds: NDArray[np.float64], lengths: NDArray[np.float64], longest: float, width: int, dimension: int
+) -> NDArray[np.float64]:
+    """Return the largest distance of computed components whose vectors may be within the threshold.
+
+    A component is a float32 sum of ``dimension`` products.
+    """
+    blur = width**0.5 * sum_error(dimension) * (lengths + longest)
+    return np.asarray(np.sqrt(thresholds) * _STRETCH + blur)
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """Vectors in int8.
+
+    :param right: The right side of a product: codes, and digits of half their squared length. # (rows, columns)
+    :param squares: Squared lengths of the codes.
+    :param errors: Distances of the codes from the components, with ``step`` as unit.
+    :param lengths: Lengths of the vectors.
+    """
+
+    right: torch.Tensor
+    squares: NDArray[np.int64]
+    errors: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+
+    def __getitem__(self, ids: NDArray[np.int64] | slice) -> Codes:
+        right = self.right[ids if isinstance(ids, slice) else torch.from_numpy(ids)]
+        return Codes(right, self.squares[ids], self.errors[ids], self.lengths[ids])
+
+
+class Coder:
+    """Rounds the leading components of vectors to int8, with one unit for all.
+
+    Components are turned at random first, so that all have about the same variance. Vectors that do not fit become
+    zeros, which pass with every other vector.
+
+    :param sample: Vectors like those that will be rounded.
+    """
+
+    def __init__(self, rotation: torch.Tensor, width: int, sample: torch.Tensor, rng: np.random.Generator) -> None:
+        self.width = width
+        turn = np.linalg.qr(rng.normal(size=(width, width))).Q
+        self._directions = (rotation[:, :width].double() @ torch.from_numpy(turn)).float().contiguous()
+        values = sample @ self._directions
+        largest = float(values.abs().max()) if len(values) else 0.0
+        self._step = (largest or 1.0) / _LARGEST
+        _, squares, errors = self._rounded(values)
+        self._largest_error = 1.05 * float(errors.max(initial=0.0))
+        halves = squares // 2
+        low, high = int(halves.min(initial=0)), int(halves.max(initial=0))
+        # Half the squared length of a code, minus the middle, in digits of 127; and the same for the threshold.
+        self._middle = (low + high) // 2
+        self._digits = (high - low) // (2 * _SQUARE) + 1
+        self._threshold_digits = (high + self._middle) // _SQUARE + 1
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of a matrix in a product."""
+        return self.width + self._digits + self._threshold_digits + 2
+
+    def encode(self, vectors: torch.Tensor) -> Codes:
+        """Round vectors."""
+        codes, squares, errors = self._rounded(vectors @ self._directions)
+        halves = squares // 2 - self._middle
+        right = torch.empty(len(codes), self.columns, dtype=torch.int8)
+        right[:, : self.width] = codes
+        end = self.width + self._digits + 1
+        right[:, self.width : end] = _digits(halves, self._digits)
+        right[:, end:] = _LARGEST
+        right[:, -1] = 1
+        fits = (errors <= self._largest_error) & (halves >= -_SQUARE * self._digits)
+        right[torch.from_numpy(~fits)] = 0
+        return Codes(right, squares, errors, torch.linalg.vector_norm(vectors, dim=1).double().numpy())
+
+    def encode_all(self, vectors: CenteredVectors, rows: int) -> Codes:
+        """Round all of a store's keys."""
+        right = torch.empty(rows, self.columns, dtype=torch.int8)
+        columns = np.empty(rows, np.int64), np.empty(rows), np.empty(rows)
+
+        def encode(start: int) -> Codes:
+            return self.encode(vectors.gather(np.arange(start, min(rows, start + ROWS_AT_ONCE))))
+
+        starts = range(0, rows, ROWS_AT_ONCE)
+        for start, some in zip(starts, run_in_order(encode, starts), strict=True):
+            part = slice(start, start + ROWS_AT_ONCE)
+            right[part] = some.right
+            for column, values in zip(columns, (some.squares, some.errors, some.lengths), strict=True):
+                column[part] = values
+        return Codes(right, *columns)
+
+    def left_side(self, codes: Codes, thresholds: NDArray[np.float64], longest: float) -> torch.Tensor:
+        """Return a matrix whose product with the right side of codes is negative only for pairs that are ruled out.
+
+        :param thresholds: Squared distance of each row within which pairs must pass.
+        :param longest: Length of the longest vector on the right side.
+        """
+        dimension = len(self._directions)
+        reach = blurred(thresholds, codes.lengths, longest, self.width, dimension) / self._step
+        largest = (reach + codes.errors + self._largest_error) ** 2
+        # The product of two codes must be at least half of: both squared lengths minus this squared distance.
+        needed = np.floor((codes.squares - largest * (1 + 1e-9)) / 2) - 1 + self._middle
+        fits = needed >= -float(_SQUARE * self._threshold_digits)
+        left = torch.empty_like(codes.right)
+        left[:, : self.width] = codes.right[:, : self.width]
+        end = self.width + self._digits + 1
+        left[:, self.width : end] = -_LARGEST
+        left[:, end - 1] = -1
+        left[:, end:] = -_digits(np.where(fits, needed, 0).astype(np.int64), self._threshold_digits)
+        left[torch.from_numpy(~fits)] = 0
+        left[codes.right[:, -1] == 0] = 0
+        return left
+
+    def _rounded(self, values: torch.Tensor) -> tuple[torch.Tensor, NDArray[np.int64], NDArray[np.float64]]:
+        scaled = values / self._step
+        codes = scaled.round().clamp_(-_LARGEST, _LARGEST)
+        squares = codes.square().sum(1).numpy().astype(np.int64)
+        # Allows for the rounding of float32 in these lines.
+        errors = scaled.sub_(codes).norm(dim=1).double().numpy() * _STRETCH + 1e-3
+        return codes.to(torch.int8), squares, errors
+
+
+def _digits(values: NDArray[np.int64], count: int) -> torch.Tensor:  # (values, count + 1), int8
+    """Return digits whose sum, all but the last times 127, is the value; or less, if the value is too large."""
+    digits, rest = np.empty((len(values), count + 1), np.int8), values.copy()
+    for place in range(count):
+        digits[:, place] = np.clip(np.rint(rest / _LARGEST), -_LARGEST, _LARGEST)
+        rest -= digits[:, place].astype(np.int64) * _LARGEST
+    digits[:, count] = np.clip(rest, -_LARGEST, _LARGEST)
+    return torch.from_numpy(digits)
+
+
+def make_coders(rotation: torch.Tensor, sample: torch.Tensor, rng: np.random.Generator) -> list[Coder]:
+    """Return coders with more and more leading components."""
+    most = rotation.shape[1]
+    return [Coder(rotation, width, sample, rng) for width in (*(width for width in WIDTHS if width < most), most)]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Measured costs in nanoseconds."""
+
+    product: float  # for each column of a matrix
+    pair: float = 0.12  # for each pair in addition
+    passing: float = 700.0  # for each pair that passes
+
+
+@cache
+def costs() -> Costs:
+    """Return the costs on this machine."""
+    return Costs(product=0.0048 if has_fast_int8() else 0.02)
+
+
+@cache
+def has_fast_int8() -> bool:
+    """Return whether int8 products are faster than those in float32; both give the same."""
+    left, right = torch.ones(512, 128, dtype=torch.int8), torch.ones(512, 128, dtype=torch.int8)
+    times = []
+    for product in (_int8_product, _float32_product):
+        clocks = [time.perf_counter()]
+        for _ in range(4):
+            product(left, right)
+            clocks.append(time.perf_counter())
+        times.append(np.diff(clocks).min())
+    return bool(times[0] < times[1])
+
+
+def _int8_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return torch._int_mm(left, right.T)
+
+
+def _float32_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return torch.mm(left.float(), right.float().T)
+
+
+def passing(left: torch.Tensor, right: torch.Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the row in ``left`` and the row in ``right`` of each pair that is not ruled out."""
+    products = (_int8_product if has_fast_int8() else _float32_product)(left, right).numpy()
+    row, column = np.divmod(np.flatnonzero(products.ravel() >= 0), len(right))
+    return row, column
