@@ -65,12 +65,12 @@ def make_lists(
     """Cluster keys by k-means on a sample.
 
     :param rows: Number of keys.
-    :param rotation: Principal components. # (dimension, components)
+    :param rotation: Principal components. # (dimension, dimension)
     :param count: Number of lists, at most ``rows``.
     """
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(rows, size=min(rows, count * _TRAINING_PER_LIST), replace=False)).astype(np.int64)
-    leading = rotation[:, :_WIDTH].contiguous()
+    leading = rotation[:, :_WIDTH].float()
 
     def project(ids: NDArray[np.int64]) -> torch.Tensor:
         return keys.gather(ids) @ leading

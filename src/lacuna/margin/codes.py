@@ -1,9 +1,9 @@
 """Codes: leading components of vectors, rounded to int8, whose products rule out pairs of distant vectors.
 
-The distance of two vectors is at least that of their leading components, and that is at least the distance of their
-rounded components minus the two rounding errors, which are known. Products of codes are sums of integers: exact in any
-order, and several times as fast as float32 where the processor has instructions for them. Elsewhere they are computed
-in float32, with the same result. Knows nothing of known and unknown entries.
+The distance of two vectors is at least that of their leading components together with the lengths of the rest, and that
+is at least the distance of the rounded ones minus the two rounding errors, which are known. Products of codes are sums
+of integers: exact in any order, and several times as fast as float32 where the processor has instructions for them.
+Elsewhere they are computed in float32, with the same result. Knows nothing of known and unknown entries.
 """
 
 from __future__ import annotations
@@ -16,29 +16,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.index.distances import CenteredVectors, sum_error
+from lacuna.index.distances import EPSILON, CenteredVectors
 from lacuna.margin.tasks import run_in_order
 
 # Numbers of leading components. Up to 768, sums of products are below 2^24, where float32 is exact, too.
 WIDTHS = (32, 64, 128, 256, 512, 768)
 ROWS_AT_ONCE = 1024  # rows that stay in the cache of a core
 
-# Computed directions are not exactly orthonormal; their error is far smaller than this.
+# Allows for rounding in float32 or float64, where it is far smaller than this.
 _STRETCH = 1 + 1e-5
 
 _LARGEST = 127  # of int8, in both directions
 _SQUARE = _LARGEST**2
-
-
-def blurred(
-    thresholds: NDArray[np.float64], lengths: NDArray[np.float64], longest: float, width: int, dimension: int
-) -> NDArray[np.float64]:
-    """Return the largest distance of computed components whose vectors may be within the threshold.
-
-    A component is a float32 sum of ``dimension`` products.
-    """
-    blur = width**0.5 * sum_error(dimension) * (lengths + longest)
-    return np.asarray(np.sqrt(thresholds) * _STRETCH + blur)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +53,25 @@ class Codes:
 class Coder:
     """Rounds the leading components of vectors to int8, with one unit for all.
 
-    Components are turned at random first, so that all have about the same variance. Vectors that do not fit become
-    zeros, which pass with every other vector.
+    Components are turned at random first, so that all have about the same variance. The length of the rest is one more
+    component: two rests are at least as far apart as their lengths. Vectors that do not fit become zeros, which pass
+    with every other vector.
 
+    :param rotation: All principal components, in float64. # (dimension, dimension)
+    :param width: Number of leading components.
     :param sample: Vectors like those that will be rounded.
     """
 
     def __init__(self, rotation: torch.Tensor, width: int, sample: torch.Tensor, rng: np.random.Generator) -> None:
         self.width = width
         turn = np.linalg.qr(rng.normal(size=(width, width))).Q
-        self._directions = (rotation[:, :width].double() @ torch.from_numpy(turn)).float().contiguous()
-        values = sample @ self._directions
+        self._directions = rotation[:, :width] @ torch.from_numpy(turn)
+        self._length = width + (width < len(rotation))  # of a code
+        self._usual_rest = 0.0
+        values = self._values(sample)
+        if self._length > width:
+            self._usual_rest = float(values[:, -1].mean())
+            values[:, -1] -= self._usual_rest
         largest = float(values.abs().max()) if len(values) else 0.0
         self._step = (largest or 1.0) / _LARGEST
         _, squares, errors = self._rounded(values)
@@ -89,16 +86,16 @@ class Coder:
     @property
     def columns(self) -> int:
         """Number of columns of a matrix in a product."""
-        return self.width + self._digits + self._threshold_digits + 2
+        return self._length + self._digits + self._threshold_digits + 2
 
     def encode(self, vectors: torch.Tensor) -> Codes:
         """Round vectors."""
-        codes, squares, errors = self._rounded(vectors @ self._directions)
+        codes, squares, errors = self._rounded(self._values(vectors))
         halves = squares // 2 - self._middle
         right = torch.empty(len(codes), self.columns, dtype=torch.int8)
-        right[:, : self.width] = codes
-        end = self.width + self._digits + 1
-        right[:, self.width : end] = _digits(halves, self._digits)
+        right[:, : self._length] = codes
+        end = self._length + self._digits + 1
+        right[:, self._length : end] = _digits(halves, self._digits)
         right[:, end:] = _LARGEST
         right[:, -1] = 1
         fits = (errors <= self._largest_error) & (halves >= -_SQUARE * self._digits)
@@ -127,29 +124,37 @@ class Coder:
         :param thresholds: Squared distance of each row within which pairs must pass.
         :param longest: Length of the longest vector on the right side.
         """
-        dimension = len(self._directions)
-        reach = blurred(thresholds, codes.lengths, longest, self.width, dimension) / self._step
+        # Vectors are centered in float32, and their components computed in float64.
+        blur = 16 * EPSILON * (codes.lengths + longest)
+        reach = (np.sqrt(thresholds) * _STRETCH + blur) / self._step
         largest = (reach + codes.errors + self._largest_error) ** 2
         # The product of two codes must be at least half of: both squared lengths minus this squared distance.
         needed = np.floor((codes.squares - largest * (1 + 1e-9)) / 2) - 1 + self._middle
         fits = needed >= -float(_SQUARE * self._threshold_digits)
         left = torch.empty_like(codes.right)
-        left[:, : self.width] = codes.right[:, : self.width]
-        end = self.width + self._digits + 1
-        left[:, self.width : end] = -_LARGEST
+        left[:, : self._length] = codes.right[:, : self._length]
+        end = self._length + self._digits + 1
+        left[:, self._length : end] = -_LARGEST
         left[:, end - 1] = -1
         left[:, end:] = -_digits(np.where(fits, needed, 0).astype(np.int64), self._threshold_digits)
         left[torch.from_numpy(~fits)] = 0
         left[codes.right[:, -1] == 0] = 0
         return left
 
+    def _values(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the leading components, turned, and the length of the rest, if there is any."""
+        wide = vectors.double()
+        leading = wide @ self._directions
+        if self._length == self.width:
+            return leading
+        rest = (wide.square().sum(1) - leading.square().sum(1)).clamp_(min=0).sqrt()
+        return torch.column_stack([leading, rest - self._usual_rest])
+
     def _rounded(self, values: torch.Tensor) -> tuple[torch.Tensor, NDArray[np.int64], NDArray[np.float64]]:
         scaled = values / self._step
         codes = scaled.round().clamp_(-_LARGEST, _LARGEST)
-        squares = codes.square().sum(1).numpy().astype(np.int64)
-        # Allows for the rounding of float32 in these lines.
-        errors = scaled.sub_(codes).norm(dim=1).double().numpy() * _STRETCH + 1e-3
-        return codes.to(torch.int8), squares, errors
+        errors = torch.linalg.vector_norm(scaled - codes, dim=1).numpy() * _STRETCH
+        return codes.to(torch.int8), codes.square().sum(1).numpy().astype(np.int64), errors
 
 
 def _digits(values: NDArray[np.int64], count: int) -> torch.Tensor:  # (values, count + 1), int8
@@ -164,8 +169,10 @@ def _digits(values: NDArray[np.int64], count: int) -> torch.Tensor:  # (values, 
 
 def make_coders(rotation: torch.Tensor, sample: torch.Tensor, rng: np.random.Generator) -> list[Coder]:
     """Return coders with more and more leading components."""
-    most = rotation.shape[1]
-    return [Coder(rotation, width, sample, rng) for width in (*(width for width in WIDTHS if width < most), most)]
+    dimension = len(rotation)
+    narrow = [width for width in WIDTHS if width < dimension]
+    widths = [*narrow, dimension] if dimension <= WIDTHS[-1] else narrow
+    return [Coder(rotation, width, sample, rng) for width in widths]
 
 
 @dataclass(frozen=True)

@@ -142,18 +142,6 @@ class _Block:
     radius: float  # the largest
 
 
-@dataclass(frozen=True, eq=False)
-class _LeftSide:
-    """The left side of a block's products.
-
-    :param reach: Largest squared distance of components at which a pair passes. # (rows,)
-    """
-
-    level: int
-    matrix: torch.Tensor
-    reach: NDArray[np.float64]
-
-
 class BlockComparison:
     """One pass over all pairs of entries that matter, each pair for both of its entries.
 
@@ -174,6 +162,9 @@ class BlockComparison:
         others = np.flatnonzero(~asks & (known | wanted.unknown.any()))
         self._order = np.concatenate([asking[np.argsort(-wanted.radius[asking], kind="stable")], others])
         self._radius = wanted.radius[self._order]
+        # Squared distance of components up to which a pair matters for each entry.
+        ids, projections = np.arange(len(known)), screening.projections
+        self._reach = np.where(asks, projections.radius(ids, wanted.radius, projections.longest), -1.0)
         self._blocks = [
             _Block(slice(start, min(stop, start + BLOCK)), first == 0, float(self._radius[start]))
             for first, stop in ((0, len(asking)), (len(asking), len(self._order)))
@@ -199,7 +190,7 @@ class BlockComparison:
         left, entries = self._left_side(number), self._order[row.part]
         vectors = self._keys.gather(entries).astype(np.float32)
         for column in self._blocks[number:]:
-            pending.append(self._screened(row, column, left))
+            pending.append(self._screened(number, column, left))
             waiting += len(pending[-1][0])
             if waiting >= _PAIRS_AT_ONCE:
                 self._count(entries, vectors, pending, found)
@@ -208,29 +199,30 @@ class BlockComparison:
         about = np.flatnonzero(np.isfinite(found.unknown_distance) | (found.known_nearer > 0))
         return FoundPart(about, found.unknown_distance[about], found.known_nearer[about])
 
-    def _left_side(self, number: int) -> _LeftSide:
+    def _left_side(self, number: int) -> torch.Tensor:
         """Return the left side of a block's products: each row looks within its own radius or that of any column."""
         part, level = self._blocks[number].part, self._level[number]
         after = self._radius[part.stop] if number + 1 < len(self) else 0.0
-        radius, longest = np.maximum(self._radius[part], after), self._projections.longest
-        return _LeftSide(
-            level,
-            self._coders[level].left_side(self._codes[level][part], radius, longest),
-            self._projections.radius(self._order[part], radius, longest),
-        )
+        radius = np.maximum(self._radius[part], after)
+        return self._coders[level].left_side(self._codes[level][part], radius, self._projections.longest)
 
-    def _screened(self, row: _Block, column: _Block, left_side: _LeftSide) -> _Pairs:
+    def _screened(self, number: int, column: _Block, left_side: torch.Tensor) -> _Pairs:
         """Return the pairs of two blocks that neither codes nor components rule out."""
-        rows, columns = passing(left_side.matrix, self._codes[left_side.level].right[column.part])
+        row, codes = self._blocks[number], self._codes[self._level[number]]
+        rows, columns = passing(left_side, codes.right[column.part])
         if column is row:
             once = rows < columns  # leaves the entries themselves out, too
             rows, columns = rows[once], columns[once]
         left, right = self._order[rows + row.part.start], self._order[columns + column.part.start]
-        if self._wanted.far_only:
-            far = ~(self._lists.compared(left, right) & self._lists.compared(right, left))
-            rows, left, right = rows[far], left[far], right[far]
-        near = self._projections.distances(left, self._projections, right) <= left_side.reach[rows]
+        # A pair matters for one or both of its entries.
+        distances = self._projections.distances(left, self._projections, right)
+        near = (distances <= self._reach[left]) & ~self._done(left, right)
+        near |= (distances <= self._reach[right]) & ~self._done(right, left)
         return rows[near], right[near]
+
+    def _done(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_] | np.bool_:
+        """Return whether pairs need not be compared for their left entries, because they were in near lists."""
+        return self._lists.compared(left, right) if self._wanted.far_only else np.False_
 
     def _count(
         self, entries: NDArray[np.int64], vectors: NDArray[np.float32], pending: list[_Pairs], found: Found
@@ -247,8 +239,7 @@ class BlockComparison:
         left, right = np.concatenate([one, other]), np.concatenate([other, one])
         distances, radius = np.concatenate([fast, fast]), wanted.radius[left]
         near = distances <= radius * (1 + self._pairs.relative_error)
-        if wanted.far_only:
-            near &= ~self._lists.compared(left, right)
+        near &= ~self._done(left, right)
         chosen = np.flatnonzero(near & wanted.unknown[left] & ~self._known[right])
         exact = self._pairs.exact(left[chosen], right[chosen])
         # At the same distance as the nearest one found before, it changes nothing.

@@ -41,8 +41,8 @@ from lacuna.margin.storage import (
 from lacuna.margin.tasks import keep_freed_memory, run_and_save
 from lacuna.progress import SILENT, Progress
 
-# Lists that the exact method compares before the passes over all entries: more would cost more than they save.
-NEARBY = Approximate(nprobe=8)
+# Lists that the exact method compares before the passes over all entries.
+NEARBY = Approximate()
 
 # Smaller stores get one list, so that all pairs are compared.
 _UNDIVIDED = 4096

@@ -12,27 +12,26 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.index.distances import CenteredVectors, sum_error
-from lacuna.margin.codes import ROWS_AT_ONCE, WIDTHS, Codes, blurred, costs, make_coders, passing
+from lacuna.margin.codes import ROWS_AT_ONCE, Codes, costs, make_coders, passing
 from lacuna.margin.tasks import run_in_order
 
 _KEPT = 128  # components that are kept in float32
-_TRAINING_ROWS = 20_000
+_TRAINING_ROWS, _CODER_ROWS = 20_000, 8192
 _PAIRS_AT_ONCE = 1024  # pairs of projections that stay in the cache of a core
 _ROWS_TRIED, _COLUMNS_TRIED = 64, 2048
+_STRETCH = 1 + 1e-5  # computed directions are not exactly orthonormal; their error is far smaller
 _SEED = 1  # of what affects the speed only
 
 
-def find_rotation(
-    keys: CenteredVectors, rows: int, rng: np.random.Generator
-) -> torch.Tensor:  # (dimension, components)
-    """Return the first principal components of a sample of the keys, one in each column."""
-    sample = _draw(keys, rows, rng)
+def find_rotation(keys: CenteredVectors, rows: int, rng: np.random.Generator) -> torch.Tensor:  # (dimension, dimension)
+    """Return all principal components of a sample of the keys in float64, one in each column."""
+    sample = _draw(keys, rows, _TRAINING_ROWS, rng)
     vectors: torch.Tensor = torch.linalg.eigh((sample.T @ sample).double()).eigenvectors
-    return vectors.flip(1)[:, : WIDTHS[-1]].float().contiguous()
+    return vectors.flip(1).contiguous()
 
 
-def _draw(keys: CenteredVectors, rows: int, rng: np.random.Generator) -> torch.Tensor:
-    return keys.gather(np.sort(rng.choice(rows, size=min(rows, _TRAINING_ROWS), replace=False)).astype(np.int64))
+def _draw(keys: CenteredVectors, rows: int, count: int, rng: np.random.Generator) -> torch.Tensor:
+    return keys.gather(np.sort(rng.choice(rows, size=min(rows, count), replace=False)).astype(np.int64))
 
 
 class Projections:
@@ -43,7 +42,7 @@ class Projections:
 
     def __init__(self, vectors: CenteredVectors, rows: int, rotation: torch.Tensor) -> None:
         self._dimension = vectors.dimension
-        directions = rotation[:, :_KEPT].contiguous()
+        directions = rotation[:, :_KEPT].float()
         self.components = torch.empty(rows, directions.shape[1])
         self.lengths = torch.empty(rows)
 
@@ -59,8 +58,9 @@ class Projections:
     def radius(self, ids: NDArray[np.int64], thresholds: NDArray[np.float64], longest: float) -> NDArray[np.float64]:
         """Return the largest squared distance of components whose vectors may be within the threshold."""
         width = self.components.shape[1]
-        reach = blurred(thresholds, self.lengths[ids].double().numpy(), longest, width, self._dimension)
-        return reach**2 * (1 + sum_error(width))
+        # A component is a float32 sum of `dimension` products.
+        blur = width**0.5 * sum_error(self._dimension) * (self.lengths[ids].double().numpy() + longest)
+        return np.asarray((np.sqrt(thresholds) * _STRETCH + blur) ** 2 * (1 + sum_error(width)))
 
     def distances(self, ids: NDArray[np.int64], other: Projections, others: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return squared distances of components, pair by pair."""
@@ -77,14 +77,14 @@ class Screening:
     """The components of all keys, and their codes of different widths.
 
     :param rows: Number of keys.
-    :param rotation: Principal components. # (dimension, components)
+    :param rotation: Principal components. # (dimension, dimension)
     """
 
     def __init__(self, keys: CenteredVectors, rows: int, rotation: torch.Tensor) -> None:
         self._keys, self._rows = keys, rows
         rng = np.random.default_rng(_SEED)
         self.projections = Projections(keys, rows, rotation)
-        self.coders = make_coders(rotation, _draw(keys, rows, rng), rng)
+        self.coders = make_coders(rotation, _draw(keys, rows, _CODER_ROWS, rng), rng)
         self._codes: dict[int, Codes] = {}
 
     def codes(self, level: int) -> Codes:
