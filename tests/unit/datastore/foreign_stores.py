@@ -73,7 +73,7 @@ class Table:
 
 def feed_forward_of(model: Model) -> torch.nn.Module:
     """Find the module whose input is a key of kind ffn_in."""
-    decoder: Any = model._forward.hf.get_decoder()
+    decoder: Any = model.fast_forward.hf.get_decoder()
     block: torch.nn.Module = decoder.block[-1].layer[-1].DenseReluDense if hasattr(decoder, "block") else None
     return block if block is not None else decoder.layers[-1].fc1
 

@@ -38,12 +38,12 @@ class _FusedCrossEntropy(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         gold_loss = weight.new_zeros(())
         even_loss = weight.new_zeros(())
-        # Products run in the type of the states, which may be bfloat16; sums and the softmax stay in float32.
+        # Products run in the type of the states, which may be bfloat16; sums and the softmax in that of the weight.
         cast_weight = weight.to(states.dtype)
         buffer = states.new_empty(min(_BLOCK, rows), vocabulary)
         for start in range(0, rows, _BLOCK):
             block, gold = states[start : start + _BLOCK], target[start : start + _BLOCK, None]
-            logits = torch.mm(block, cast_weight.T, out=buffer[: len(block)]).float()
+            logits = torch.mm(block, cast_weight.T, out=buffer[: len(block)]).to(weight.dtype)
             normalizer = torch.logsumexp(logits, dim=1, keepdim=True)
             gold_loss += (normalizer - logits.gather(1, gold)).sum()
             if smoothing:
