@@ -6,18 +6,26 @@ alike.
 
     python benchmarks/margin.py STORE [--threads 1] [--sample 1024]
     python benchmarks/margin.py STORE --check [--entries 30000]
+    python benchmarks/margin.py STORE --sizes 50000 200000 1000000 [--way exact] [--tasks 40]
 
-``--check`` compares the exact margins of the first entries with margins computed in float64.
+``--check`` compares the exact margins of the first entries with margins computed in float64. ``--sizes`` measures time,
+peak memory and the exponent between sizes, each size in a process of its own. Sizes beyond the store are filled with
+copies of its entries plus noise, a tenth of the standard deviation of each dimension. With ``--tasks``, passes over all
+entries that have more tasks than this are scaled from so many of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import resource
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -27,9 +35,12 @@ from numpy.typing import NDArray
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.columns import COLUMNS, pair_to_line, record_of, write_shard
 from lacuna.datastore.manifest import MANIFEST, write_record
-from lacuna.margin import Approximate, count_known, measure_margin
+from lacuna.margin import Approximate, count_known, measure_margin, measurement
+from lacuna.margin.exact import BlockComparison
+from lacuna.margin.tasks import run_and_save
 
 MAX_MARGIN, FAST = 2048, 16
+ROWS_IN_SHARD = 65_536
 
 
 def linked(store: Store, folder: Path) -> Store:
@@ -50,6 +61,32 @@ def first_entries(store: Store, count: int, folder: Path) -> Store:
     shard = write_shard(folder, 0, keys, columns, lines)
     np.save(folder / "mean.npy", keys.mean(axis=0, dtype=np.float64).astype(np.float32))
     changes = {"entries": len(ids), "sentences": len(lines), "shards": (shard,), "mean": record_of(folder / "mean.npy")}
+    write_record(folder / MANIFEST, store.manifest.model_copy(update=changes))
+    return open_store(folder)
+
+
+def noisy_copies(store: Store, count: int, folder: Path) -> Store:
+    """Write a store with all entries of another one, and copies of them with noise."""
+    rng = np.random.default_rng(1)
+    deviation = store.keys.gather(np.arange(0, store.entries, 16)).astype(np.float32).std(axis=0) / 10
+    line, shards = pair_to_line(store.sentences[0]), []
+    total = np.zeros(store.dimension)
+    for first in range(0, count, ROWS_IN_SHARD):
+        places = np.arange(first, min(count, first + ROWS_IN_SHARD))
+        ids = np.where(places < store.entries, places, rng.integers(store.entries, size=len(places)))
+        noise = rng.standard_normal((len(ids), store.dimension), np.float32) * deviation
+        noise[places < store.entries] = 0
+        keys = (store.keys.gather(ids).astype(np.float32) + noise).astype(np.float16)
+        total += keys.sum(axis=0, dtype=np.float64)
+        columns = {name: getattr(store, name)[ids] for name in COLUMNS} | {"sentence": np.zeros(len(ids), np.uint32)}
+        shards.append(write_shard(folder, len(shards), keys, columns, [line]))
+    np.save(folder / "mean.npy", (total / count).astype(np.float32))
+    changes = {
+        "entries": count,
+        "sentences": len(shards),
+        "shards": tuple(shards),
+        "mean": record_of(folder / "mean.npy"),
+    }
     write_record(folder / MANIFEST, store.manifest.model_copy(update=changes))
     return open_store(folder)
 
@@ -110,6 +147,56 @@ def measure(store: Store, sample: int, folder: Path) -> dict[str, object]:
     return report
 
 
+class SampledTasks:
+    """Replaces the tasks of passes over all entries by some of them, and counts the time that the others would take."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self.saved = most, 0.0
+
+    def run(self, tasks: range, run: Any, *others: Any) -> None:  # noqa: ANN401 - those of run_and_save
+        """Run at most as many tasks as allowed, evenly spread; all of them in the comparison of near lists."""
+        passes = isinstance(run.__self__, BlockComparison)
+        chosen = tasks[:: max(1, math.ceil(len(tasks) / self._most))] if passes else tasks
+        clock = time.process_time()
+        run_and_save(chosen, run, *others)
+        self.saved += (time.process_time() - clock) * (len(tasks) / max(1, len(chosen)) - 1)
+
+
+def measure_size(store: Store, way: str, most: int | None, folder: Path) -> dict[str, object]:
+    """Measure one store, and report the peak memory of this process."""
+    tasks = SampledTasks(most or sys.maxsize)
+    measurement.run_and_save = tasks.run
+    clock = time.process_time()
+    settings = None if way == "exact" else Approximate()
+    agreement = measure_margin(linked(store, folder / way), MAX_MARGIN, approximate=settings).manifest.agreement
+    return {
+        "entries": store.entries,
+        "seconds": round(time.process_time() - clock + tasks.saved, 1),
+        "scaled": tasks.saved > 0,
+        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+        **({} if agreement is None or tasks.saved else {"decisions": agreement.decisions}),
+    }
+
+
+def measure_sizes(store: Store, arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Measure each size in a process of its own; the exponent is that from the size before."""
+    report: list[dict[str, Any]] = []
+    for size in arguments.sizes:
+        into = folder / str(size)
+        (first_entries if size <= store.entries else noisy_copies)(store, size, into)
+        command = [sys.executable, __file__, str(into), "--one", "--way", arguments.way]
+        command += ["--threads", str(arguments.threads)]
+        command += [] if arguments.tasks is None else ["--tasks", str(arguments.tasks)]
+        result = subprocess.run(command, check=True, capture_output=True, text=True)
+        report.append(json.loads(result.stdout))
+        if len(report) > 1:
+            before, now = report[-2:]
+            ratio = math.log(now["seconds"] / before["seconds"]) / math.log(now["entries"] / before["entries"])
+            now["exponent"] = round(ratio, 2)
+        print(report[-1], file=sys.stderr, flush=True)
+    return report
+
+
 def true_margins(keys: NDArray[np.float16], known: NDArray[np.bool_], ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Compute margins in float64: distances by products, and nearly equal ones by difference."""
     wide = keys.astype(np.float64)
@@ -151,12 +238,21 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=1024, help="entries searched with faiss")
     parser.add_argument("--check", action="store_true", help="compare with float64 instead")
     parser.add_argument("--entries", type=int, default=30_000, help="entries to compare")
+    parser.add_argument("--sizes", type=int, nargs="+", help="measure stores of these sizes instead")
+    parser.add_argument("--way", choices=["exact", "approximate"], default="exact", help="what --sizes measures")
+    parser.add_argument("--tasks", type=int, help="most tasks of a pass that --sizes runs; its time is scaled")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     faiss.omp_set_num_threads(arguments.threads)
     store = open_store(arguments.store)
+    report: object
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.check:
+        if arguments.sizes:
+            report = measure_sizes(store, arguments, Path(folder))
+        elif arguments.one:
+            report = measure_size(store, arguments.way, arguments.tasks, Path(folder))
+        elif arguments.check:
             report = check(store, arguments.entries, Path(folder))
         else:
             report = measure(store, arguments.sample, Path(folder))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -134,7 +135,7 @@ def test_golden_all_known_or_all_unknown(tmp_path: Path, entries: int, flag: boo
 def small_stores(draw: st.DrawFn) -> tuple[NDArray[np.float16], NDArray[np.bool_]]:
     """Draw few distinct values in few dimensions, so that equal keys and ties are frequent."""
     shape = draw(st.tuples(st.integers(0, 40), st.integers(1, 3)))
-    numbers = st.sampled_from([-2.0, -0.5, 0.0, 0.099976, 0.5, 1.0, 3.0, 1000.0])
+    numbers = st.sampled_from([-2.0, -0.5, 0.0, 0.099976, 0.5, 1.0, 3.0, 1000.0, 65504.0, -65504.0, 6e-8])
     keys = draw(hnp.arrays(np.float16, shape, elements=numbers))
     return keys, draw(hnp.arrays(np.bool_, shape[0]))
 
@@ -156,6 +157,38 @@ def test_any_store(drawn: tuple[NDArray[np.float16], NDArray[np.bool_]], max_mar
             margin_of(store, queries, max_margin).tolist()
             == reference_margins(keys, known, max_margin, queries).tolist()
         )
+
+
+@pytest.mark.usefixtures("divided")
+def test_margins_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
+    keys, known = clustered(700, 24, 0.8, seed=6)
+    nearby = Approximate(nprobe=2, lists=30, sample=50)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            assert (
+                measured(make_store(tmp_path / f"exact-{threads}", keys, known)).tolist()
+                == reference_margins(keys, known, 2048).tolist()
+            )
+            found.append(measured(make_store(tmp_path / f"near-{threads}", keys, known), 2048, nearby).tolist())
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("divided")
+@pytest.mark.parametrize("value", [65504.0, 60000.0, 6e-8])
+def test_extreme_float16_keys(tmp_path: Path, value: float) -> None:
+    rng = np.random.default_rng(9)
+    keys, known = clustered(300, 40, 0.8, seed=9)
+    keys[rng.integers(300, size=20)] = 0
+    keys[rng.integers(300, size=6)] = value
+    keys[rng.integers(300, size=6)] = -value
+    keys[rng.integers(300, size=6), ::2] = value
+    store = make_store(tmp_path / "store", keys, known)
+    assert measured(store).tolist() == reference_margins(keys, known, 2048).tolist()
 
 
 @pytest.mark.parametrize("max_margin", [3, 2048])
