@@ -30,10 +30,11 @@ from rich.table import Table
 from lacuna.corpora import read_corpus
 from lacuna.decoding import BeamSettings, decode_all
 from lacuna.evaluation import evaluate_systems
-from lacuna.index import measure_recall, use_threads
+from lacuna.index import measure_recall
 from lacuna.models import Model, load_model
 from lacuna.models.stepping import ModelScorer
 from lacuna.translator import open_memory
+from lacuna.workers import use_threads
 from systems import System, make_systems
 
 PARTS = {
@@ -146,7 +147,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--equal", type=int, help="only compare the two decoders, on this number of sentences")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
     use_threads(args.threads)
     model = load_model(args.model)
     texts, references = read_texts(args.test, args.equal or args.sentences, model)

@@ -29,9 +29,10 @@ from lacuna.datastore import BuildSettings, Store, open_store
 from lacuna.datastore.building import finish
 from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.manifest import ShardRecord
-from lacuna.index import build_index, measure_recall, use_threads
+from lacuna.index import build_index, measure_recall
 from lacuna.models import load_model
 from lacuna.translator import open_memory
+from lacuna.workers import use_threads
 from systems import gate_of, of_lacuna
 
 NOISE = 0.05  # relative to the standard deviation of the keys
@@ -56,7 +57,6 @@ def write_resized(store: Store, folder: Path, entries: int) -> None:
 
 def use_once(args: argparse.Namespace) -> None:
     """Translate with a memory in this process, and print one JSON object."""
-    torch.set_num_threads(args.threads)
     use_threads(args.threads)
     model = load_model(args.model)
     memory = open_memory(args.use)

@@ -3,7 +3,7 @@
 from lacuna.index.base import KeyColumn, KeyStore, Neighborhood, VectorIndex
 from lacuna.index.building import IndexReport, build_index, open_index
 from lacuna.index.exact import ExactIndex
-from lacuna.index.faiss import FaissIndex, use_threads
+from lacuna.index.faiss import FaissIndex
 from lacuna.index.filtered import FilteredIndex
 from lacuna.index.kinds import SearchSettings, choose_kind
 from lacuna.index.manifest import IndexManifest, read_manifest
@@ -26,5 +26,4 @@ __all__ = [
     "measure_recall",
     "open_index",
     "read_manifest",
-    "use_threads",
 ]

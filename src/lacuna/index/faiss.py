@@ -113,13 +113,6 @@ def make_index(
     return index, trained
 
 
-def use_threads(count: int) -> None:
-    """Set the number of threads that faiss uses for calls from this thread (an OpenMP setting per thread)."""
-    if count < 1:
-        raise IndexingError(f"threads: got {count}; allowed: 1 or more")
-    _FAISS.omp_set_num_threads(count)
-
-
 def find_centroids(vectors: NDArray[np.float32], count: int, *, seed: int, iterations: int) -> NDArray[np.float32]:
     """Cluster vectors by k-means; the same seed and number of threads give the same centroids.
 

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.index.distances import CenteredVectors, PairDistances, Vectors, product_error
-from lacuna.margin.tasks import run_in_order
 from lacuna.progress import SILENT, Progress
+from lacuna.workers import WorkerPool
 
 _ITERATIONS = 4
 _TRAINING_PER_LIST = 40
@@ -76,11 +76,13 @@ def make_lists(
         return keys.gather(ids) @ leading
 
     progress.start("clustering keys", rows + len(drawn), "keys")
-    centroids = find_centroids(torch.cat(list(run_in_order(project, _pieces(drawn)))), count, rng)
+    centroids = find_centroids(torch.cat(list(WorkerPool.of_process().map(project, _pieces(drawn)))), count, rng)
     progress.advance(len(drawn))
     list_of = np.empty(rows, dtype=np.int32)
     pieces = _pieces(np.arange(rows))
-    for ids, found in zip(pieces, run_in_order(lambda ids: _nearest(project(ids), centroids), pieces), strict=True):
+    for ids, found in zip(
+        pieces, WorkerPool.of_process().map(lambda ids: _nearest(project(ids), centroids), pieces), strict=True
+    ):
         list_of[ids] = found
         progress.advance(len(ids))
     progress.finish(f"({count:,} lists)")
@@ -95,7 +97,9 @@ def find_centroids(vectors: torch.Tensor, count: int, rng: np.random.Generator) 
     centroids = vectors[np.sort(rng.choice(len(vectors), size=count, replace=False))]
     for _ in range(_ITERATIONS):
         assign = partial(_nearest, centroids=centroids)
-        home = torch.from_numpy(np.concatenate(list(run_in_order(assign, torch.split(vectors, _KEYS_AT_ONCE)))))
+        home = torch.from_numpy(
+            np.concatenate(list(WorkerPool.of_process().map(assign, torch.split(vectors, _KEYS_AT_ONCE))))
+        )
         sums = torch.zeros_like(centroids).index_add_(0, home, vectors)
         sizes = torch.bincount(home, minlength=count).unsqueeze(1)
         centroids = torch.where(sizes > 0, sums / sizes, centroids)  # a centroid without vectors stays

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.index.distances import EPSILON, CenteredVectors
-from lacuna.margin.tasks import run_in_order
+from lacuna.workers import WorkerPool
 
 # Numbers of leading components. Up to 768, sums of products are below 2^24, where float32 is exact, too.
 WIDTHS = (32, 64, 128, 256, 512, 768)
@@ -111,7 +111,7 @@ class Coder:
             return self.encode(vectors.gather(np.arange(start, min(rows, start + ROWS_AT_ONCE))))
 
         starts = range(0, rows, ROWS_AT_ONCE)
-        for start, some in zip(starts, run_in_order(encode, starts), strict=True):
+        for start, some in zip(starts, WorkerPool.of_process().map(encode, starts), strict=True):
             part = slice(start, start + ROWS_AT_ONCE)
             right[part] = some.right
             for column, values in zip(columns, (some.squares, some.errors, some.lengths), strict=True):

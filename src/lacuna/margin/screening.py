@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lacuna.index.distances import CenteredVectors, sum_error
 from lacuna.margin.codes import ROWS_AT_ONCE, Codes, costs, make_coders, passing
-from lacuna.margin.tasks import run_in_order
+from lacuna.workers import WorkerPool
 
 _KEPT = 128  # components that are kept in float32
 _TRAINING_ROWS, _CODER_ROWS = 20_000, 8192
@@ -51,7 +51,7 @@ class Projections:
             some = vectors.gather(np.arange(part.start, part.stop))
             return part, some @ directions, torch.linalg.vector_norm(some, dim=1)
 
-        for part, components, lengths in run_in_order(project, range(0, rows, ROWS_AT_ONCE)):
+        for part, components, lengths in WorkerPool.of_process().map(project, range(0, rows, ROWS_AT_ONCE)):
             self.components[part], self.lengths[part] = components, lengths
         self.longest = float(self.lengths.max()) if rows else 0.0
 

@@ -1,8 +1,7 @@
-"""Tasks of a measurement, run by worker threads that each have one torch thread.
+"""Tasks of a measurement, run by a worker pool, with the state saved now and then.
 
-Two cores that split one matrix product wait for each other, and longest when another process takes one of them. With a
-block of its own, each keeps its speed. Results are used in the order of the tasks, so they do not depend on timing or
-on the number of workers. Does not know what the tasks compute.
+Results are used in the order of the tasks, so they do not depend on timing or on the number of workers. Does not know
+what the tasks compute.
 """
 
 from __future__ import annotations
@@ -10,25 +9,18 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import closing
-from itertools import islice
 from typing import TypeVar
 
-import torch
+from lacuna.workers import WorkerPool
 
 SECONDS_BETWEEN_SAVES = 20.0
-
-# Tasks of each worker that may wait for their turn: more would only hold memory.
-_WAITING = 4
 
 # Names of glibc, and values: all freed memory is kept, except for arrays larger than the largest value allowed.
 _TRIM_THRESHOLD, _KEPT_BYTES = -1, 1 << 30
 _MMAP_THRESHOLD, _LARGEST_KEPT = -3, 1 << 25
 
-Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
@@ -41,29 +33,6 @@ def keep_freed_memory() -> None:
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
-
-
-def run_in_order(run: Callable[[Task], Result], tasks: Iterable[Task]) -> Generator[Result, None, None]:
-    """Run tasks on as many workers as torch has threads, and yield their results in order.
-
-    :param run: Has no side effects.
-    """
-    workers = torch.get_num_threads()
-    if workers == 1:
-        yield from map(run, tasks)
-        return
-    pool = ThreadPoolExecutor(workers, "lacuna-margin", initializer=torch.set_num_threads, initargs=(1,))
-    try:
-        waiting: deque[Future[Result]] = deque()
-        remaining = iter(tasks)
-        waiting.extend(pool.submit(run, task) for task in islice(remaining, workers * _WAITING))
-        while waiting:
-            result = waiting.popleft().result()
-            waiting.extend(pool.submit(run, task) for task in islice(remaining, 1))
-            yield result
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(workers)  # a worker's setting applies to every thread started after it
 
 
 def run_and_save(
@@ -81,7 +50,7 @@ def run_and_save(
     :param advance: Is called with the number of each finished task.
     """
     saved = time.monotonic()
-    with closing(run_in_order(run, tasks)) as results:
+    with closing(WorkerPool.of_process().map(run, tasks)) as results:
         for number, result in zip(tasks, results, strict=True):
             add(number, result)
             if time.monotonic() - saved >= SECONDS_BETWEEN_SAVES:
