@@ -9,11 +9,12 @@ them some weight at distance 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 from torch import nn
 
-from lacuna.combiners.base import Neighbors, Weighing, distinct_counts, kernel_weights
+from lacuna.combiners.base import Neighbors, Weighing, distinct_counts, has_missing, kernel_weights
 from lacuna.errors import SettingError
 
 _HIDDEN = 32
@@ -36,13 +37,16 @@ class Adaptive:
     k: int = 8
     temperature: float = 10.0
     network: nn.Sequential = field(init=False, repr=False)
+    _layers: tuple[nn.Linear, nn.Linear] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.k < 1 or self.k & (self.k - 1):
             raise SettingError(f"k: got {self.k}; adaptive needs a power of 2: 1, 2, 4, 8, 16, ...")
         if not 0 < self.temperature < float("inf"):
             raise SettingError(f"temperature: got {self.temperature}; allowed is more than 0")
-        object.__setattr__(self, "network", _make_network(self.k))
+        first, last = _make_layers(self.k)
+        object.__setattr__(self, "network", nn.Sequential(first, nn.Tanh(), last))
+        object.__setattr__(self, "_layers", (first, last))
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -50,17 +54,32 @@ class Adaptive:
         return tuple(1 << power for power in range(self.k.bit_length()))
 
     def mass(self, found: Neighbors) -> torch.Tensor:
-        """Return the mass of each neighbor; a query without neighbors gets zeros."""
+        """Return the mass of each neighbor; a query without neighbors gets zeros.
+
+        These are the masses of :meth:`weigh` without the kernels of all choices, since every decoding step waits for
+        them. The kernels of a query only differ in their sums: a choice divides the same weights by the sum of those it
+        uses.
+        """
         with torch.no_grad():
-            return self.weigh(self.features(found), self.kernels(found)).mass
+            scores = found.distances / -self.temperature
+            if found.log_weights is not None:
+                scores += found.log_weights
+            weights = scores.sub_(scores.amax(1, keepdim=True)).exp_()
+            sums = weights.cumsum(1).index_select(1, _last_places(self.k, weights.device))
+            p = self._logits(self.features(found)).softmax(1)[:, 1:]
+            mass = (p / sums).mm(_used_places(self.k, p.device, p.dtype)).mul_(weights)
+            # Without any neighbor all scores are minus infinity, and weights are NaN.
+            return mass.nan_to_num_(nan=0.0)
 
     def features(self, found: Neighbors) -> torch.Tensor:
         """Return the input of the network: k distances, and the number of distinct values up to each neighbor.
 
         A missing neighbor has the distance of the farthest one found and adds no value: (queries, 2 k).
         """
-        near = found.distances.masked_fill(found.values < 0, 0.0)
-        distances = torch.where(found.values < 0, near.amax(1, keepdim=True), near)
+        distances = found.distances
+        if has_missing(found.values):
+            near = distances.masked_fill(found.values < 0, 0.0)
+            distances = torch.where(found.values < 0, near.amax(1, keepdim=True), near)
         return torch.cat([distances, distinct_counts(found.values).to(distances.dtype)], dim=1)
 
     def kernels(self, found: Neighbors) -> torch.Tensor:
@@ -69,25 +88,44 @@ class Adaptive:
         They do not depend on the network, so fitting computes them once.
         """
         scores = -found.distances / self.temperature
-        places = torch.arange(self.k, device=scores.device)
-        limits = torch.tensor(self.choices, device=scores.device)
-        beyond = places >= limits[:, None]  # (choices, k)
-        return kernel_weights(found, scores, beyond)
+        return kernel_weights(found, scores, _used_places(self.k, scores.device, torch.bool).logical_not())
 
     def weigh(self, features: torch.Tensor, kernels: torch.Tensor) -> Weighing:
         """Return the shares of model and neighbors, from features and kernels of each query."""
-        if self.network[0].weight.device != features.device:  # the check is far cheaper than a move to the same device
-            self.network.to(features.device)
-        log_p = self.network(features).log_softmax(-1)
+        log_p = self._logits(features).log_softmax(-1)
         is_empty = kernels[:, 0, 0] == 0  # otherwise the first neighbor has all the weight of choice 1
         mass = torch.bmm(log_p[:, None, 1:].exp(), kernels)[:, 0]
         return Weighing(log_p[:, 0].masked_fill(is_empty, 0.0), mass)
 
+    def _logits(self, features: torch.Tensor) -> torch.Tensor:
+        """Return the logits of choosing 0, 1, 2, 4, ..., k neighbors: (queries, 1 + choices)."""
+        first, last = self._layers
+        if first.weight.device != features.device:  # the check is far cheaper than a move to the same device
+            self.network.to(features.device)
+        # Calling the modules would take longer than the arithmetic of a decoding step.
+        hidden = torch.addmm(first.bias, features, first.weight.T).tanh_()
+        return torch.addmm(last.bias, hidden, last.weight.T)
 
-def _make_network(k: int) -> nn.Sequential:
-    """Return the network with the initialization of the original: 2 k features in, a logit for each choice out."""
+
+@cache
+def _last_places(k: int, device: torch.device) -> torch.Tensor:
+    """Return the place of the farthest neighbor that each choice 1, 2, 4, ..., k uses: (choices,)."""
+    with torch.inference_mode(False):  # the first caller may be decoding, and a later one fitting
+        return (1 << torch.arange(k.bit_length(), device=device)) - 1
+
+
+@cache
+def _used_places(k: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Return 1 for the places that each choice 1, 2, 4, ..., k uses, 0 for the others: (choices, k)."""
+    last = _last_places(k, device)
+    with torch.inference_mode(False):
+        return (torch.arange(k, device=device) <= last[:, None]).to(dtype)
+
+
+def _make_layers(k: int) -> tuple[nn.Linear, nn.Linear]:
+    """Return the layers with the initialization of the original: 2 k features in, a logit for each choice out."""
     first, last = nn.Linear(2 * k, _HIDDEN), nn.Linear(_HIDDEN, 1 + k.bit_length())
     with torch.no_grad():
         nn.init.xavier_normal_(first.weight[:, :k], gain=_DISTANCE_GAIN)
         nn.init.xavier_normal_(first.weight[:, k:], gain=_COUNT_GAIN)
-    return nn.Sequential(first, nn.Tanh(), last)
+    return first, last

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import torch
@@ -20,9 +21,22 @@ def first_places(values: torch.Tensor) -> torch.Tensor:
 
 def distinct_counts(values: torch.Tensor) -> torch.Tensor:
     """Return the number of distinct values among the first 1, 2, ..., k neighbors: (queries, k)."""
-    places = torch.arange(values.shape[1], device=values.device)
-    is_new = (first_places(values) == places) & (values >= 0)
-    return is_new.cumsum(1)
+    k = values.shape[1]
+    same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
+    repeated = same.logical_and_(_earlier(k, values.device)).any(-1)
+    return repeated.logical_or_(values < 0).logical_not_().cumsum(1)
+
+
+@cache
+def _earlier(k: int, device: torch.device) -> torch.Tensor:
+    """Return for each place which places are before it: (k, k)."""
+    with torch.inference_mode(False):  # the first caller may be decoding, and a later one fitting
+        return torch.ones(k, k, dtype=torch.bool, device=device).tril(-1)
+
+
+def has_missing(values: torch.Tensor) -> bool:
+    """Return whether a neighbor of any query is missing. Missing ones are last, so one column tells."""
+    return bool((values[:, -1] < 0).any())
 
 
 class Weighing(NamedTuple):
@@ -103,10 +117,11 @@ def mix_into(log_probs: torch.Tensor, mass: torch.Tensor, values: torch.Tensor) 
     if not mass.shape[1]:
         return log_probs
     # Rounding may push the sum slightly above 1, where log1p gives NaN.
-    log_probs += torch.log1p(-mass.sum(1, keepdim=True).clamp(max=1.0))
-    present = values >= 0
-    # A missing neighbor writes to the place of the first one.
-    places = torch.where(present, values, values[:, :1].clamp(min=0))
-    total = token_mass(torch.where(present, mass, 0.0), places)
-    mixed = torch.logaddexp(log_probs.gather(1, places), total.log())
-    return log_probs.scatter_(1, places, mixed)  # equal places get equal values, so the order does not matter
+    log_probs += mass.sum(1, keepdim=True).clamp_(max=1.0).neg_().log1p_()
+    if has_missing(values):
+        present = values >= 0
+        # A missing neighbor writes to the place of the first one.
+        values = torch.where(present, values, values[:, :1].clamp(min=0))
+        mass = torch.where(present, mass, 0.0)
+    mixed = torch.logaddexp(log_probs.gather(1, values), token_mass(mass, values).log_())
+    return log_probs.scatter_(1, values, mixed)  # equal places get equal values, so the order does not matter

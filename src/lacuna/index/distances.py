@@ -150,10 +150,19 @@ def empty_neighborhood(queries: int, k: int) -> Neighborhood:
 
 def nearest(distances: NDArray[np.float32], ids: NDArray[np.int64], k: int) -> Neighborhood:
     """Return the ``k`` nearest candidates, ties by id, missing ones last."""
-    order = np.lexsort((ids, distances), axis=1)[:, :k]
+    # faiss sorts by distance, so most rows are in order and only need this check.
+    nearer, farther = distances[:, :-1], distances[:, 1:]
+    wrong = (nearer > farther) | ((nearer == farther) & (ids[:, :-1] > ids[:, 1:]))
+    rows = np.flatnonzero(wrong.any(axis=1))
+    if len(rows):
+        order = np.lexsort((ids[rows], distances[rows]), axis=1)
+        distances, ids = distances.copy(), ids.copy()
+        distances[rows] = np.take_along_axis(distances[rows], order, axis=1)
+        ids[rows] = np.take_along_axis(ids[rows], order, axis=1)
+    if ids.shape[1] >= k:
+        return Neighborhood(np.ascontiguousarray(distances[:, :k]), np.ascontiguousarray(ids[:, :k]))
     result = empty_neighborhood(len(ids), k)
-    result.distances[:, : order.shape[1]] = np.take_along_axis(distances, order, axis=1)
-    result.ids[:, : order.shape[1]] = np.take_along_axis(ids, order, axis=1)
+    result.distances[:, : ids.shape[1]], result.ids[:, : ids.shape[1]] = distances, ids
     return result
 
 

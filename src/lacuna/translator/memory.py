@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,31 +53,42 @@ def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) ->
     """Search every memory and keep the k nearest overall; at equal distance, earlier memories come first."""
     if not memories:
         raise SettingError("no memory to search; give at least one store")
-    rows = queries.float().cpu().numpy()
+    rows, device = queries.float().cpu().numpy(), queries.device
     found = [memory.index.search(rows, k) for memory in memories]
-    distances = np.concatenate([one.distances for one in found], axis=1)
-    entries = np.concatenate([one.ids for one in found], axis=1)
-    owners = np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(rows), axis=0)
+    values = [_read(memory.store.values, one.ids, -1) for memory, one in zip(memories, found, strict=True)]
+    columns: list[NDArray[Any]] = [
+        np.concatenate([one.distances for one in found], axis=1),
+        np.concatenate([one.ids for one in found], axis=1),
+        np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(rows), axis=0),
+        np.concatenate(values, axis=1, dtype=np.int64),
+    ]
+    if any(memory.store.weights is not None for memory in memories):
+        weights = [_read(memory.store.weights, one.ids, 1.0) for memory, one in zip(memories, found, strict=True)]
+        columns.append(np.log(np.concatenate(weights, axis=1, dtype=np.float32)))
     if len(memories) > 1:
-        nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        distances, entries, owners = (np.take_along_axis(part, nearest, 1) for part in (distances, entries, owners))
-    values = np.full(entries.shape, -1, np.int64)
-    merged = any(memory.store.weights is not None for memory in memories)
-    weights = np.ones(entries.shape, np.float32) if merged else None
-    for number, memory in enumerate(memories):
-        chosen = (owners == number) & (entries >= 0)
-        values[chosen] = memory.store.values[entries[chosen]]
-        if weights is not None and memory.store.weights is not None:
-            weights[chosen] = memory.store.weights[entries[chosen]]
-    device = queries.device
+        nearest = np.argsort(columns[0], axis=1, kind="stable")[:, :k]
+        columns = [np.take_along_axis(column, nearest, 1) for column in columns]
+    distances, entries, owners, tokens, *log_weights = columns
     neighbors = Neighbors(
         torch.from_numpy(distances).to(device),
-        torch.from_numpy(values).to(device),
-        None if weights is None else torch.from_numpy(weights).log().to(device),
+        torch.from_numpy(tokens).to(device),
+        torch.from_numpy(log_weights[0]).to(device) if log_weights else None,
         queries,
         lambda: read_keys(memories, owners, entries, device),
     )
     return Retrieval(neighbors, owners, entries)
+
+
+def _read(
+    column: NDArray[Any] | None, entries: NDArray[np.int64], missing: float
+) -> NDArray[Any]:  # of the shape of entries
+    """Read a column of a store; ``missing`` where there is no neighbor, or no such column."""
+    if column is None or not len(column):
+        return np.full(entries.shape, missing)
+    result = column[entries]
+    if len(entries) and entries[:, -1].min() < 0:  # missing neighbors are last
+        result[entries < 0] = missing
+    return result
 
 
 def read_keys(
