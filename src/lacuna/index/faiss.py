@@ -108,6 +108,7 @@ def make_index(
     trained = 0
     if not index.is_trained:
         trained = _train(index, store, kind, seed, training_rows, progress)
+        _link_centroids(index, seed)
     progress.start("filling the index", total=rows, unit="keys")
     for _, block in store.keys.blocks(max(1, _BLOCK_ELEMENTS // dimension)):
         with _matrix_products(dimension), _own_errors(f"filling {kind.name}"):
@@ -189,6 +190,26 @@ def _train(
         index.train(sample)
     progress.finish()
     return count
+
+
+def _link_centroids(index: Any, seed: int) -> None:  # noqa: ANN401
+    """Build the graph of the centroids of an IVF index again, with one thread.
+
+    Training built it with all threads, and such a graph differs from run to run.
+    """
+    inner = _FAISS.try_extract_index_ivf(index)
+    graph = None if inner is None else _FAISS.downcast_index(inner.quantizer)
+    if not isinstance(graph, _FAISS.IndexHNSW):
+        return
+    centroids = graph.reconstruct_n(0, graph.ntotal)
+    graph.reset()
+    graph.hnsw.rng = _FAISS.RandomGenerator(seed)
+    threads = _FAISS.omp_get_max_threads()
+    use_threads(1)
+    try:
+        graph.add(centroids)
+    finally:
+        use_threads(threads)
 
 
 def _prepare(index: Any, seed: int) -> None:  # noqa: ANN401
