@@ -37,13 +37,16 @@ class Adaptive:
     k: int = 8
     temperature: float = 10.0
     network: nn.Sequential = field(init=False, repr=False)
+    _layers: tuple[nn.Linear, nn.Linear] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.k < 1 or self.k & (self.k - 1):
             raise SettingError(f"k: got {self.k}; adaptive needs a power of 2: 1, 2, 4, 8, 16, ...")
         if not 0 < self.temperature < float("inf"):
             raise SettingError(f"temperature: got {self.temperature}; allowed is more than 0")
-        object.__setattr__(self, "network", _make_network(self.k))
+        first, last = _make_layers(self.k)
+        object.__setattr__(self, "network", nn.Sequential(first, nn.Tanh(), last))
+        object.__setattr__(self, "_layers", (first, last))
 
     @property
     def choices(self) -> tuple[int, ...]:
@@ -57,15 +60,16 @@ class Adaptive:
         them. The kernels of a query only differ in their sums: a choice divides the same weights by the sum of those it
         uses.
         """
-        scores = found.distances / -self.temperature
-        if found.log_weights is not None:
-            scores += found.log_weights
         with torch.no_grad():
+            scores = found.distances / -self.temperature
+            if found.log_weights is not None:
+                scores += found.log_weights
             weights = scores.sub_(scores.amax(1, keepdim=True)).exp_()
             sums = weights.cumsum(1).index_select(1, _last_places(self.k, weights.device))
-            p = self._log_p(self.features(found))[:, 1:].exp()
+            p = self._logits(self.features(found)).softmax(1)[:, 1:]
+            mass = (p / sums).mm(_used_places(self.k, p.device, p.dtype)).mul_(weights)
             # Without any neighbor all scores are minus infinity, and weights are NaN.
-            return ((p / sums) @ _used_places(self.k, p.device, p.dtype)).mul_(weights).nan_to_num_(nan=0.0)
+            return mass.nan_to_num_(nan=0.0)
 
     def features(self, found: Neighbors) -> torch.Tensor:
         """Return the input of the network: k distances, and the number of distinct values up to each neighbor.
@@ -88,17 +92,19 @@ class Adaptive:
 
     def weigh(self, features: torch.Tensor, kernels: torch.Tensor) -> Weighing:
         """Return the shares of model and neighbors, from features and kernels of each query."""
-        log_p = self._log_p(features)
+        log_p = self._logits(features).log_softmax(-1)
         is_empty = kernels[:, 0, 0] == 0  # otherwise the first neighbor has all the weight of choice 1
         mass = torch.bmm(log_p[:, None, 1:].exp(), kernels)[:, 0]
         return Weighing(log_p[:, 0].masked_fill(is_empty, 0.0), mass)
 
-    def _log_p(self, features: torch.Tensor) -> torch.Tensor:
-        """Return the log-probabilities of choosing 0, 1, 2, 4, ..., k neighbors: (queries, 1 + choices)."""
-        if self.network[0].weight.device != features.device:  # the check is far cheaper than a move to the same device
+    def _logits(self, features: torch.Tensor) -> torch.Tensor:
+        """Return the logits of choosing 0, 1, 2, 4, ..., k neighbors: (queries, 1 + choices)."""
+        first, last = self._layers
+        if first.weight.device != features.device:  # the check is far cheaper than a move to the same device
             self.network.to(features.device)
-        log_p: torch.Tensor = self.network(features).log_softmax(-1)
-        return log_p
+        # Calling the modules would take longer than the arithmetic of a decoding step.
+        hidden = torch.addmm(first.bias, features, first.weight.T).tanh_()
+        return torch.addmm(last.bias, hidden, last.weight.T)
 
 
 @cache
@@ -116,10 +122,10 @@ def _used_places(k: int, device: torch.device, dtype: torch.dtype) -> torch.Tens
         return (torch.arange(k, device=device) <= last[:, None]).to(dtype)
 
 
-def _make_network(k: int) -> nn.Sequential:
-    """Return the network with the initialization of the original: 2 k features in, a logit for each choice out."""
+def _make_layers(k: int) -> tuple[nn.Linear, nn.Linear]:
+    """Return the layers with the initialization of the original: 2 k features in, a logit for each choice out."""
     first, last = nn.Linear(2 * k, _HIDDEN), nn.Linear(_HIDDEN, 1 + k.bit_length())
     with torch.no_grad():
         nn.init.xavier_normal_(first.weight[:, :k], gain=_DISTANCE_GAIN)
         nn.init.xavier_normal_(first.weight[:, k:], gain=_COUNT_GAIN)
-    return nn.Sequential(first, nn.Tanh(), last)
+    return first, last

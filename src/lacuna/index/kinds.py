@@ -21,6 +21,9 @@ FORMS = (
 
 # Rows times dimension: from 8,000 256-dimensional keys on, exact search is slower than an index.
 EXACT_BELOW = 8_000 * 256
+# From this many rows on, short lists that are found by a graph take less time than the comparison with all centroids
+# and long lists.
+GRAPH_FROM = 1_000_000
 # Size of a row number in an IVF list.
 _ID_BYTES = 8
 
@@ -30,6 +33,7 @@ _MOST_BITS = 12
 _PAPER = re.compile(r"IVF[0-9]+k?,PQ[0-9]+(x8)?(np)?")
 _LISTS = re.compile(r"(?:^|,)IVF([0-9]+)(k?)")
 _GRAPH = re.compile(r"(?:^|,)HNSW([0-9]+)")
+_LIST_GRAPH = re.compile(r"(?:^|,)IVF[0-9]+k?_HNSW")
 _BITS = re.compile(r"PQ[0-9]+x([0-9]+)")
 _REFINED = re.compile(r"Refine\(|RFlat")
 _REDUCED = re.compile(r"PCA|OPQ|ITQ|Pad|RR\d|SQfp16|SQ|PQ|RaBitQ|LSH|RQ|AQ|LSQ|ZnLattice|Panorama")
@@ -49,6 +53,8 @@ class SearchDefaults:
         the main cost: with decoder states as queries, 12 lists find 94 to 95 % of the neighbors; with 6, BLEU drops.
     :param ef_search: HNSW kinds.
     :param rerank: Kinds with lossy codes.
+    :param rerank_graph: IVF kinds with ``Refine`` whose lists are found by a graph. They are for large stores, where
+        more candidates have nearly the same distance.
     :param rerank_sq: Kinds whose only codes are scalar-quantized (``SQ8``), which lose less.
     """
 
@@ -56,6 +62,7 @@ class SearchDefaults:
     nprobe_refine: int = 12
     ef_search: int = 48
     rerank: int = 8
+    rerank_graph: int = 12
     rerank_sq: int = 2
 
 
@@ -124,6 +131,8 @@ class IndexKind:
         lossy = set(_REDUCED.findall(self.name)) - {"SQfp16"}
         if self.is_exact or self.is_paper or not (lossy or self.refines):
             rerank = 0
+        elif self.refines and _LIST_GRAPH.search(self.name):
+            rerank = _DEFAULTS.rerank_graph
         else:
             rerank = _DEFAULTS.rerank_sq if lossy == {"SQ"} and not self.refines else _DEFAULTS.rerank
         return SearchSettings(nprobe or None, _DEFAULTS.ef_search if self.graph else None, rerank)
@@ -154,9 +163,10 @@ def choose_kind(asked: str, rows: int, dimension: int, memory: int | None = None
     codes = max(1, 5 * dimension // 16)
     needed = rows * (2 * dimension + codes // 2 + _ID_BYTES)
     if needed <= memory / 2:
-        lists = round(math.sqrt(rows))
+        lists, graph = (round(math.sqrt(rows)), "") if rows < GRAPH_FROM else (round(4 * math.sqrt(rows)), "_HNSW32")
+        name = f"PCAR{2 * codes},IVF{lists}{graph},PQ{codes}x4fs,Refine(SQfp16)"
         why = f"{rows:,} entries: short codes, re-ranked by half-precision keys in memory ({needed / 2**20:,.0f} MiB)"
-        return KindChoice(IndexKind(f"PCAR{2 * codes},IVF{lists},PQ{codes}x4fs,Refine(SQfp16)", lists=lists), why)
+        return KindChoice(IndexKind(name, lists=lists), why)
     # Reading a key from disk costs more than comparing a code, so codes are longer and lists shorter.
     codes, lists = max(1, 3 * dimension // 8), round(2 * math.sqrt(rows))
     why = f"{rows:,} entries, whose keys would take over half of the memory: short codes, re-ranked by keys on disk"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lacuna.combiners import Adaptive, Neighbors, mix_into
 from lacuna.combiners.base import distinct_counts
 from lacuna.errors import SettingError
-from unit.combiners.neighborhoods import VOCABULARY, make_neighbors, neighborhoods, one_query
+from unit.combiners.neighborhoods import VOCABULARY, make_neighbors, neighborhoods, one_query, single
 
 
 def always(combiner: Adaptive, *p: float) -> Adaptive:
@@ -107,6 +107,27 @@ def test_mass_equals_a_naive_computation(found: Neighbors, temperature: float, s
     mass = combiner.mass(found)
     for got, wanted in zip(mass.tolist(), naive_mass(combiner, found), strict=True):
         assert got == pytest.approx(wanted, abs=1e-9)
+
+
+@given(neighborhoods, st.integers(0, 100), st.booleans())
+def test_masses_of_a_decoding_step_equal_those_of_fitting(found: Neighbors, seed: int, double: bool) -> None:
+    combiner = lively(found.values.shape[1], 10.0, seed)
+    if not double:
+        found = single(found)
+        combiner.network.float()
+    with torch.no_grad():
+        weighing = combiner.weigh(combiner.features(found), combiner.kernels(found))
+    torch.testing.assert_close(combiner.mass(found), weighing.mass)
+
+
+def test_constants_made_while_decoding_serve_fitting() -> None:
+    found = make_neighbors(1, 4, 16, weights=False)
+    combiner = lively(16, 10.0, 1)
+    with torch.inference_mode():
+        combiner.mass(found)
+    weighing = combiner.weigh(combiner.features(found), combiner.kernels(found))
+    weighing.mass.sum().backward()
+    assert combiner.network[0].weight.grad is not None
 
 
 @given(neighborhoods, st.integers(0, 100))

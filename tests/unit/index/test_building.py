@@ -8,6 +8,8 @@ import pytest
 
 from lacuna.errors import IndexingError
 from lacuna.index import FaissIndex, build_index, building, open_index
+from lacuna.index.faiss import make_index
+from lacuna.index.kinds import IndexKind
 
 from .fakes import FakeStore, brute_force, clustered
 
@@ -47,7 +49,7 @@ def test_auto_says_what_and_why(store: FakeStore) -> None:
     assert "2,000 entries" in content["why"]
 
 
-@pytest.mark.parametrize("kind", ["IVF16,PQ8", "IVF16,PQ8x4fs", "HNSW32_SQfp16"])
+@pytest.mark.parametrize("kind", ["IVF16,PQ8", "IVF16,PQ8x4fs", "IVF64_HNSW8,PQ8x4fs", "HNSW32_SQfp16"])
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, kind: str) -> None:
     faiss.omp_set_num_threads(1)
     stores = [FakeStore(tmp_path / name, KEYS) for name in "abc"]
@@ -56,6 +58,19 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, kind: str) -> None:
     )
     assert first == again
     assert first != other
+
+
+def test_the_graph_of_the_centroids_does_not_depend_on_the_threads(tmp_path: Path) -> None:
+    graphs = []
+    for threads in (1, 4):
+        faiss.omp_set_num_threads(threads)
+        store, kind = FakeStore(tmp_path / str(threads), KEYS), IndexKind("IVF256_HNSW8,Flat", lists=256)
+        index, _ = make_index(store, kind, seed=1, training_rows=None)
+        graph = faiss.downcast_index(index.quantizer)
+        graphs.append((faiss.vector_to_array(graph.hnsw.neighbors), graph.reconstruct_n(0, 256)))
+    faiss.omp_set_num_threads(1)
+    assert np.array_equal(graphs[0][1], graphs[1][1])
+    assert np.array_equal(graphs[0][0], graphs[1][0])
 
 
 def test_the_training_sample_is_drawn_not_cut_off(store: FakeStore) -> None:

@@ -22,6 +22,7 @@ KINDS = {
     "IVF16,Flat": (0.97, 2e-5),
     "IVF16,PQ8x4fs": (0.9, 2e-5),
     "IVF16,PQ16x4fs,Refine(SQfp16)": (0.97, 2e-3),
+    "PCAR24,IVF64_HNSW32,PQ12x4fs,Refine(SQfp16)": (0.9, 2e-3),
     "IVF16,PQ8": (0.3, 0.8),
     "OPQ8,IVF16,PQ8": (0.9, 2e-5),
     "PCA8,IVF16_HNSW8,SQ8": (0.9, 2e-5),

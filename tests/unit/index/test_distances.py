@@ -39,6 +39,24 @@ def test_nearest_breaks_ties_by_id_and_puts_missing_ones_last() -> None:
     assert found.distances.tolist() == [[1, 1, 2, np.inf, np.inf]]
 
 
+@pytest.mark.parametrize("k", [1, 4, 8, 11])
+def test_nearest_equals_a_sort_of_pairs(k: int) -> None:
+    rng = np.random.default_rng(k)
+    distances = rng.integers(0, 5, (60, 8)).astype(np.float32)
+    ids = np.stack([rng.permutation(8) for _ in range(60)])
+    distances[:20].sort(axis=1)  # as faiss returns them, ties in any order
+    missing = np.arange(8) >= rng.integers(0, 9, (60, 1))
+    distances[missing], ids[missing] = np.inf, -1
+    given = distances.copy(), ids.copy()
+    found = nearest(distances, ids, k)
+    for row in range(60):
+        pairs = sorted(zip(distances[row].tolist(), ids[row].tolist(), strict=True))
+        pairs = (pairs + [(np.inf, -1)] * k)[:k]
+        assert list(zip(found.distances[row].tolist(), found.ids[row].tolist(), strict=True)) == pairs
+    assert np.array_equal(given[0], distances)
+    assert np.array_equal(given[1], ids)
+
+
 def test_true_distances_by_hand() -> None:
     keys = FakeKeys(np.array([[0, 0], [3, 4], [1, 0]], np.float16))
     queries = np.array([[0, 0], [3, 3]], np.float32)
