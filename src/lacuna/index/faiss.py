@@ -28,9 +28,6 @@ _FAISS: Any = faiss  # its type stubs are incomplete
 
 _BLOCK_ELEMENTS = 1 << 24  # of float32 keys added at once: 64 MiB
 
-# The search algorithm of faiss that handles one query after the other and keeps candidates in a reservoir.
-_QUERY_BY_QUERY = 11
-
 # faiss has one threshold for the whole process. We lower it while any of our calls runs and restore it after the last
 # one. Other users of faiss in the process only see a change of speed.
 _threshold_lock = Lock()
@@ -56,7 +53,6 @@ class FaissIndex:
             space.set_index_parameter(index, "nprobe", settings.nprobe)
         if settings.ef_search is not None:
             space.set_index_parameter(index, "efSearch", settings.ef_search)
-        _search_nearest_lists_first(index)
         # Kinds with Refine re-rank by the keys they store, others by the keys on disk.
         self._rerank = 0 if kind.refines else settings.rerank
         if kind.refines:
@@ -221,19 +217,6 @@ def _prepare(index: Any, seed: int) -> None:  # noqa: ANN401
         inner = getattr(index, name, None)
         if inner is not None:
             _prepare(_FAISS.downcast_index(inner), seed)
-
-
-def _search_nearest_lists_first(index: Any) -> None:  # noqa: ANN401
-    """Make a search of 4-bit codes read the lists of each query from the nearest to the farthest.
-
-    By default faiss reads each list once for all queries, in the order of their numbers. The candidates of the first
-    lists are then poor, and many that are worse than the final ones are kept for a while, which takes longer. Only
-    candidates with the same distance by their codes may be others.
-    """
-    inner = _FAISS.try_extract_index_ivf(index)
-    lists = None if inner is None else _FAISS.downcast_index(inner)
-    if isinstance(lists, _FAISS.IndexIVFFastScan):
-        lists.implem = _QUERY_BY_QUERY
 
 
 @contextmanager

@@ -21,9 +21,9 @@ FORMS = (
 
 # Rows times dimension: from 8,000 256-dimensional keys on, exact search is slower than an index.
 EXACT_BELOW = 8_000 * 256
-# From this many rows on, short lists that are found by a graph take less time than the comparison with all centroids
-# and long lists.
-GRAPH_FROM = 1_000_000
+# From this many rows on, short lists that are found by a graph pay for the longer build: at equal recall or better, a
+# search takes three quarters of the time with 5 million keys, and nearly the same time with 1 million.
+GRAPH_FROM = 2_000_000
 # Size of a row number in an IVF list.
 _ID_BYTES = 8
 
@@ -52,14 +52,15 @@ class SearchDefaults:
     :param nprobe_refine: IVF kinds with ``Refine``. Re-ranking in memory loses so little that reading more lists is
         the main cost: with decoder states as queries, 12 lists find 94 to 95 % of the neighbors; with 6, BLEU drops.
     :param ef_search: HNSW kinds.
+    :param nprobe_graph: IVF kinds with ``Refine`` whose lists are found by a graph: more and shorter lists.
     :param rerank: Kinds with lossy codes.
-    :param rerank_graph: IVF kinds with ``Refine`` whose lists are found by a graph. They are for large stores, where
-        more candidates have nearly the same distance.
+    :param rerank_graph: The same kinds. They are for large stores, where more candidates have nearly the same distance.
     :param rerank_sq: Kinds whose only codes are scalar-quantized (``SQ8``), which lose less.
     """
 
     nprobe: int = 32
     nprobe_refine: int = 12
+    nprobe_graph: int = 16
     ef_search: int = 48
     rerank: int = 8
     rerank_graph: int = 12
@@ -112,14 +113,21 @@ class IndexKind:
         return _REFINED.search(self.name) is not None
 
     @property
+    def has_list_graph(self) -> bool:
+        """Whether the lists of a query are found by an HNSW graph of their centroids."""
+        return _LIST_GRAPH.search(self.name) is not None
+
+    @property
     def training_rows(self) -> int:
         """Number of keys to train on, if the store has that many.
 
         Papers train on a million keys for 4096 lists, 256 per list; 64 per list give nearly the same lists in a
-        quarter of the time (faiss recommends 39 to 256). Product quantization gets 65,536: 256 for each of 256
+        quarter of the time (faiss recommends 39 to 256). Kinds with a graph of the lists have many lists; they get 40 per list.
+        Product quantization gets 65,536: 256 for each of 256
         centroids.
         """
-        return max(65_536, (256 if self.is_paper else 64) * self.lists)
+        per_list = 256 if self.is_paper else 40 if self.has_list_graph else 64
+        return max(65_536, per_list * self.lists)
 
     @property
     def defaults(self) -> SearchSettings:
@@ -127,11 +135,13 @@ class IndexKind:
 
         Half-precision codes of centered keys change a distance by less than 0.1 %, so they need no re-ranking.
         """
-        nprobe = min(_DEFAULTS.nprobe_refine if self.refines else _DEFAULTS.nprobe, self.lists)
+        large = self.refines and self.has_list_graph
+        refined = _DEFAULTS.nprobe_graph if large else _DEFAULTS.nprobe_refine
+        nprobe = min(refined if self.refines else _DEFAULTS.nprobe, self.lists)
         lossy = set(_REDUCED.findall(self.name)) - {"SQfp16"}
         if self.is_exact or self.is_paper or not (lossy or self.refines):
             rerank = 0
-        elif self.refines and _LIST_GRAPH.search(self.name):
+        elif large:
             rerank = _DEFAULTS.rerank_graph
         else:
             rerank = _DEFAULTS.rerank_sq if lossy == {"SQ"} and not self.refines else _DEFAULTS.rerank

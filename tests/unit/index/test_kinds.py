@@ -14,8 +14,8 @@ GIB = 1 << 30
         (4_000, 512, 16 * GIB, "PCAR320,IVF63,PQ160x4fs,Refine(SQfp16)"),
         (7_999, 256, 16 * GIB, "exact"),
         (8_000, 256, 16 * GIB, "PCAR160,IVF89,PQ80x4fs,Refine(SQfp16)"),
-        (999_999, 512, 12 * GIB, "PCAR320,IVF1000,PQ160x4fs,Refine(SQfp16)"),
-        (1_000_000, 512, 12 * GIB, "PCAR320,IVF4000_HNSW32,PQ160x4fs,Refine(SQfp16)"),
+        (1_999_999, 512, 12 * GIB, "PCAR320,IVF1414,PQ160x4fs,Refine(SQfp16)"),
+        (2_000_000, 512, 12 * GIB, "PCAR320,IVF5657_HNSW32,PQ160x4fs,Refine(SQfp16)"),
         (5_000_000, 512, 12 * GIB, "PCAR320,IVF8944_HNSW32,PQ160x4fs,Refine(SQfp16)"),
         (5_000_000, 512, 8 * GIB, "PCAR384,IVF4472,PQ192x4fs"),
         (9_000_000, 511, 8 * GIB, "PCAR382,IVF6000,PQ191x4fs"),
@@ -45,7 +45,7 @@ def test_auto_goes_by_size_and_memory(rows: int, dimension: int, memory: int, ki
         ("IVF4096_HNSW32,PQ64", 4096, False, 8, 32, None),
         ("IVF64,PQ16x4fs,RFlat", 64, False, 8, 12, None),
         ("IVF64,PQ16x4fs,Refine(SQfp16)", 64, False, 8, 12, None),
-        ("IVF64_HNSW32,PQ16x4fs,Refine(SQfp16)", 64, False, 12, 12, None),
+        ("IVF64_HNSW32,PQ16x4fs,Refine(SQfp16)", 64, False, 12, 16, None),
     ],
 )
 def test_how_a_kind_is_searched(
