@@ -122,9 +122,8 @@ class IndexKind:
         """Number of keys to train on, if the store has that many.
 
         Papers train on a million keys for 4096 lists, 256 per list; 64 per list give nearly the same lists in a
-        quarter of the time (faiss recommends 39 to 256). Kinds with a graph of the lists have many lists; they get 40 per list.
-        Product quantization gets 65,536: 256 for each of 256
-        centroids.
+        quarter of the time (faiss recommends 39 to 256). Kinds with a graph of the lists have many lists and get 40 per
+        list. Product quantization gets 65,536: 256 for each of 256 centroids.
         """
         per_list = 256 if self.is_paper else 40 if self.has_list_graph else 64
         return max(65_536, per_list * self.lists)
