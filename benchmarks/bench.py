@@ -76,7 +76,7 @@ def read_texts(test: str | None, wanted: int, model: Model) -> tuple[list[str], 
 def check_equal(model: Model, texts: Sequence[str]) -> None:
     """Count the sentences on which the fast decoder and that of transformers agree."""
     sources, settings = model.encode_sources(texts), BeamSettings()
-    fast, generic = (decode_all(ModelScorer(model, fast=one), sources, settings) for one in (True, False))
+    fast, generic = (decode_all(ModelScorer(model, engine=one), sources, settings) for one in (None, "transformers"))
     same = sum(a[0].tokens == b[0].tokens for a, b in zip(fast, generic, strict=True))
     apart = max(abs(a[0].score - b[0].score) for a, b in zip(fast, generic, strict=True))
     print(json.dumps({"sentences": len(texts), "equal": same, "largest difference of scores": float(f"{apart:.2g}")}))

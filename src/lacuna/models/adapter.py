@@ -266,7 +266,7 @@ class Model:
 
         :param encoder: A replacement for the model's encoder, such as an int8 one.
         """
-        self._check_sources(sources)
+        self.check_sources(sources)
         module = self.hf.get_encoder() if encoder is None else encoder
 
         def run(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -286,7 +286,7 @@ class Model:
         if len(sources) != len(targets):
             raise ModelError(f"teacher_force: {len(sources)} sources but {len(targets)} targets; give one for each")
         lengths = tuple(len(target) for target in targets)
-        self._check_sources(sources)
+        self.check_sources(sources)
         for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
             if not self.fits(source, target):
                 most = self.max_length - len(self.start_ids) + 1
@@ -332,7 +332,7 @@ class Model:
             got = f"beam {beam}, max_new_tokens {max_new_tokens}, batch_size {batch_size}"
             raise SettingError(f"generate: got {got}; each must be 1 or more")
         sources = self.encode_sources(texts)
-        self._check_sources(sources)
+        self.check_sources(sources)
         order = sorted((n for n, text in enumerate(texts) if text.strip()), key=lambda n: len(sources[n]))
         settings = self._generation(beam, length_penalty, min(max_new_tokens, self.max_length - len(self.start_ids)))
         translations = [""] * len(texts)
@@ -369,7 +369,8 @@ class Model:
         """Pad on the right, whatever the tokenizer's padding side: tokens and attention mask."""
         return pad(sequences, self.pad_id, self.device)
 
-    def _check_sources(self, sources: Sequence[Sequence[int]]) -> None:
+    def check_sources(self, sources: Sequence[Sequence[int]]) -> None:
+        """Raise an error if the encoder cannot read one of the sources."""
         for number, source in enumerate(sources):
             if not self.fits(source, ()):
                 raise ModelError(_bad_length("source", number, len(source), f"1 to {self.max_length}"))

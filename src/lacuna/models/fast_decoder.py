@@ -119,26 +119,26 @@ class FastDecoder:
             return None
         decoder = hf.model.decoder
         # LoRA adapters and quantizers replace plain layers by their own.
-        plain = all(_plain(module) for module in decoder.layers.modules())
+        plain = all(is_plain(module) for module in decoder.layers.modules())
         # With an unusual padding id the position table is too short, and transformers extends it during decoding.
         needed = layout.first_position(decoder) + hf.config.max_position_embeddings
-        return cls(hf, layout, int8) if plain and len(_positions(decoder)) >= needed else None
+        return cls(hf, layout, int8) if plain and len(position_table(decoder)) >= needed else None
 
     def embed(self, tokens: torch.Tensor, position: int) -> torch.Tensor:
         """Embed tokens ``(rows,)`` that all have the same position."""
-        where = _positions(self._decoder)[position + self._first_position]
+        where = position_table(self._decoder)[position + self._first_position]
         embedded = self._decoder.embed_tokens(tokens) * self._scale + where
         return embedded if self._embedding_norm is None else self._embedding_norm(embedded)
 
 
-def _positions(decoder: Any) -> torch.Tensor:  # noqa: ANN401 - one of five classes that share their names
+def position_table(decoder: Any) -> torch.Tensor:  # noqa: ANN401 - one of five classes that share their names
     """Return the position table; M2M100 keeps it in a buffer, under another name."""
     table = decoder.embed_positions
     positions: torch.Tensor = table.weights if hasattr(table, "weights") else table.weight
     return positions
 
 
-def _plain(module: nn.Module) -> bool:
+def is_plain(module: nn.Module) -> bool:
     """Return whether a module is a plain linear layer, a plain norm, or has no weight."""
     for kind in (nn.Linear, nn.LayerNorm):
         if isinstance(module, kind):

@@ -44,11 +44,15 @@ def join_linears(*modules: nn.Linear, int8: bool = False) -> Linear:
     """Fuse layers with the same input into one; its output is the concatenation of theirs."""
     if len(modules) == 1:
         return make_linear(modules[0].weight, modules[0].bias, int8=int8)
-    weight = torch.cat([module.weight for module in modules])
+    return make_linear(*joined_weights(*modules), int8=int8)
+
+
+def joined_weights(*modules: nn.Linear) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return weight and bias of a layer whose output is the concatenation of those of other layers."""
     biases: list[torch.Tensor] = [
         module.weight.new_zeros(module.out_features) if module.bias is None else module.bias for module in modules
     ]
-    return make_linear(weight, torch.cat(biases), int8=int8)
+    return torch.cat([module.weight for module in modules]), torch.cat(biases)
 
 
 def with_fast_linears(module: nn.Module, *, int8: bool = False, leave_out: torch.Tensor | None = None) -> nn.Module:

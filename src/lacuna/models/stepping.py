@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import nn
 from transformers import DynamicCache, EncoderDecoderCache
 
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
+from lacuna.models.compiled_decoder import CompiledCache, CompiledModel
 from lacuna.models.fast_decoder import FastCache, FastDecoder
-from lacuna.models.linears import Linear, make_linear, with_fast_linears
+from lacuna.models.linears import make_linear, with_fast_linears
 
 
 class KVCache(Protocol):
@@ -38,46 +38,33 @@ class ModelState:
     cache: KVCache | None
 
 
-@dataclass(frozen=True, slots=True)
-class _PreparedWeights:
-    """The weights of a model, prepared for decoding.
+class _Engine(Protocol):
+    """Runs a model: its encoder, decoder steps and output projection.
 
-    :param decoder: ``None`` if only transformers can run it.
+    :ivar joins: Whether caches with rows of different lengths can be joined.
     """
 
-    decoder: FastDecoder | None
-    encoder: nn.Module
-    project: Linear
+    joins: bool
 
+    def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
+        """Encode the sources and decode the forced start of each translation."""
 
-def _prepared_weights(model: Model, int8: bool) -> _PreparedWeights:
-    """Prepare the weights once per model: many translators may share it, and each form is a copy of the weights."""
-
-    def prepare() -> _PreparedWeights:
-        decoder = FastDecoder.prepare(model.hf, int8=int8)
-        if not int8:
-            return _PreparedWeights(decoder, model.fast_forward.hf.get_encoder(), model.fast_projection)
-        head = model.projection
-        encoder = with_fast_linears(model.hf.get_encoder(), int8=True)
-        return _PreparedWeights(decoder, encoder, make_linear(head.weight, head.bias, int8=True))
-
-    return model.prepared("int8" if int8 else "float", prepare)
+    def log_probs(self, keys: torch.Tensor) -> torch.Tensor:
+        """Return the log-probabilities of the next token: (rows, vocabulary)."""
 
 
 class ModelScorer:
     """Scores next tokens with a model: each source is encoded once, each target token decoded once.
 
-    :param fast: Use our own decoder for the families that it supports; otherwise that of transformers.
-    :param int8: Round the weights to 8 bits: faster on a CPU, and slightly less exact. For families without a fast
-        decoder, only encoder and projection are rounded.
+    :param engine: What runs the model: ``compiled`` kernels, our decoder in ``torch``, or the one of ``transformers``.
+        By default, the first of these that supports the model.
+    :param int8: Round the weights to 8 bits: faster on a CPU, and slightly less exact. For families without a decoder
+        of ours, only encoder and projection are rounded.
     """
 
-    def __init__(self, model: Model, *, fast: bool = True, int8: bool = False) -> None:
+    def __init__(self, model: Model, *, engine: str | None = None, int8: bool = False) -> None:
         self._model = model
-        forms = _prepared_weights(model, int8)
-        self._fast = forms.decoder if fast else None
-        self._encoder = forms.encoder if fast or int8 else None
-        self._project = forms.project if fast else None
+        self._engine = _make_engine(model, engine, int8)
 
     @property
     def vocabulary_size(self) -> int:
@@ -102,17 +89,13 @@ class ModelScorer:
     @property
     def joins(self) -> bool:
         """Whether continuous batching is possible; the rows of a transformers cache all have the same length."""
-        return self._fast is not None
+        return self._engine.joins
 
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
         """Encode the sources and decode the forced start of each translation."""
-        encoded, mask = self._model.encode(sources, self._encoder)
-        if self._fast is None:
-            cache = HfCache(self._model, encoded, mask)
-            return ModelState(cache.begin(), cache)
-        fast = FastCache(self._fast, encoded, mask)
-        return ModelState(fast.begin(self._model.start_ids), fast)
+        self._model.check_sources(sources)
+        return self._engine.start(sources)
 
     @torch.inference_mode()
     def advance(self, state: ModelState, rows: torch.Tensor, tokens: torch.Tensor) -> ModelState:
@@ -127,25 +110,91 @@ class ModelScorer:
         """Return a state with the rows of both. Invalidates both."""
         cache, other = state.cache, others.cache
         state.cache = others.cache = None
-        if not isinstance(cache, FastCache) or not isinstance(other, FastCache):
-            raise ModelError("only states of our own decoder that were not advanced before can be joined")
-        cache.join(other)
+        if isinstance(cache, FastCache) and isinstance(other, FastCache):
+            cache.join(other)
+        elif isinstance(cache, CompiledCache) and isinstance(other, CompiledCache):
+            cache.join(other)
+        else:
+            raise ModelError("only states of our own decoders that were not advanced before can be joined")
         return ModelState(torch.cat([state.keys, others.keys]), cache)
 
     @torch.inference_mode()
     def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         """Return the log-probabilities of the next token, ``(rows, vocabulary)``; ``score_gap`` is not used."""
-        logits = self._logits(state.keys)
+        return self._engine.log_probs(state.keys)
+
+
+def _make_engine(model: Model, name: str | None, int8: bool) -> _Engine:
+    """Return the engine of this name, or the fastest one. Weights are prepared once per model and shared."""
+    compiled: CompiledModel | None = None
+    if name in (None, "compiled") and not int8:
+        compiled = model.prepared("compiled", lambda: CompiledModel.prepare(model.hf, model.projection))
+    if compiled is not None:
+        return _CompiledEngine(model, compiled)
+    decoder: FastDecoder | None = None
+    if name in (None, "torch"):
+        form = "decoder, int8" if int8 else "decoder"
+        decoder = model.prepared(form, lambda: FastDecoder.prepare(model.hf, int8=int8))
+    if decoder is None and name not in (None, "transformers"):
+        raise ModelError(f"engine: got {name}, which cannot run {model.name}; allowed is transformers, or none")
+    return _TorchEngine(model, decoder, int8)
+
+
+class _CompiledEngine:
+    """All by compiled kernels."""
+
+    joins = True
+
+    def __init__(self, model: Model, compiled: CompiledModel) -> None:
+        self._start_ids, self._compiled = model.start_ids, compiled
+
+    def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
+        """See :class:`_Engine`."""
+        cache = CompiledCache(self._compiled, sources)
+        return ModelState(cache.begin(self._start_ids), cache)
+
+    def log_probs(self, keys: torch.Tensor) -> torch.Tensor:
+        """See :class:`_Engine`."""
+        return self._compiled.log_probs(keys)
+
+
+class _TorchEngine:
+    """Encoder and projection in torch, and our decoder or that of transformers.
+
+    :param decoder: ``None`` for that of transformers.
+    """
+
+    def __init__(self, model: Model, decoder: FastDecoder | None, int8: bool) -> None:
+        self._model, self._decoder = model, decoder
+        self.joins = decoder is not None
+        self._encoder, self._project = model.fast_forward.hf.get_encoder(), model.fast_projection
+        if int8:
+            head = model.projection
+            self._encoder, self._project = model.prepared(
+                "encoder and projection, int8",
+                lambda: (
+                    with_fast_linears(model.hf.get_encoder(), int8=True),
+                    make_linear(head.weight, head.bias, int8=True),
+                ),
+            )
+
+    def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
+        """See :class:`_Engine`."""
+        encoded, mask = self._model.encode(sources, self._encoder)
+        if self._decoder is None:
+            cache = HfCache(self._model, encoded, mask)
+            return ModelState(cache.begin(), cache)
+        fast = FastCache(self._decoder, encoded, mask)
+        return ModelState(fast.begin(self._model.start_ids), fast)
+
+    def log_probs(self, keys: torch.Tensor) -> torch.Tensor:
+        """See :class:`_Engine`."""
+        scale = self._model.projection.scale
+        logits = self._project(keys if scale == 1 else keys * scale).float()
         if logits.device.type != "cpu":
             return logits.log_softmax(-1)
         # In place: on a CPU, allocating this much memory takes longer than the arithmetic.
         return torch.log_softmax(logits, -1, out=logits)
-
-    def _logits(self, keys: torch.Tensor) -> torch.Tensor:
-        if self._project is None:
-            return self._model.project(keys)
-        scale = self._model.projection.scale
-        return self._project(keys if scale == 1 else keys * scale).float()
 
 
 class HfCache:

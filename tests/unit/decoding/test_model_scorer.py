@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,9 @@ import torch
 
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, decode_all, search
 from lacuna.errors import ModelError
+from lacuna.models import compiled_decoder
 from lacuna.models.adapter import Model
+from lacuna.models.compiled_decoder import CompiledModel
 from lacuna.models.fast_decoder import LAYOUTS, FastDecoder
 from lacuna.models.loading import load_model
 from lacuna.models.stepping import ModelScorer, ModelState
@@ -41,6 +44,11 @@ def ending_model(model: Model, request: pytest.FixtureRequest, monkeypatch: pyte
     return model
 
 
+def engines_of(model: Model) -> list[str]:
+    ours = type(model.hf.config) in LAYOUTS
+    return ["compiled", "torch", "transformers"] if ours else ["transformers"]
+
+
 def generate(model: Model, sources: list[list[int]], beam: int, penalty: float, limit: int) -> list[Found]:
     """All hypotheses of transformers and their scores; greedy search has none."""
     generation = model._generation(beam, penalty, limit)
@@ -68,8 +76,8 @@ def cut(model: Model, tokens: list[int]) -> tuple[int, ...]:
 def test_search_finds_what_transformers_finds(ending_model: Model, beam: int, penalty: float, limit: int) -> None:
     sources = ending_model.encode_sources(SOURCES)
     expected = generate(ending_model, sources, beam, penalty, limit)
-    for fast in (True, False):
-        scorer = ModelScorer(ending_model, fast=fast)
+    for engine in engines_of(ending_model):
+        scorer = ModelScorer(ending_model, engine=engine)
         found = search(scorer, sources, BeamSettings(beam, penalty, max_new_tokens=limit))
         assert [[h.tokens for h in each] for each in found] == [[tokens for tokens, _ in each] for each in expected]
         if beam > 1:
@@ -102,10 +110,11 @@ def test_keys_are_those_of_teacher_forcing(model: Model, sources: list[list[int]
     torch.testing.assert_close(log_probs, forced.log_p_gold, atol=1e-4, rtol=1e-4)
 
 
-def test_what_is_joined_goes_on_as_it_would_alone(model: Model, sources: list[list[int]]) -> None:
-    scorer = ModelScorer(model)
+@pytest.mark.parametrize("engine", ["compiled", "torch"])
+def test_what_is_joined_goes_on_as_it_would_alone(model: Model, sources: list[list[int]], engine: str) -> None:
+    scorer = ModelScorer(model, engine=engine if engine in engines_of(model) else None)
     if not scorer.joins:
-        with pytest.raises(ModelError, match="only states of our own decoder"):
+        with pytest.raises(ModelError, match="only states of our own decoders"):
             scorer.join(scorer.start(sources[:1]), scorer.start(sources[1:]))
         return
     ways = [  # rows and tokens of each step, of the two and then of both; at last the first two sentences have ended
@@ -136,16 +145,23 @@ def test_what_is_joined_goes_on_as_it_would_alone(model: Model, sources: list[li
 
 @pytest.mark.parametrize("capacity", [1, 2, 3])
 def test_sentences_that_begin_later_find_what_they_find_alone(ending_model: Model, capacity: int) -> None:
-    scorer, chosen = ModelScorer(ending_model), BeamSettings(3, max_new_tokens=15)
-    sources = ending_model.encode_sources(SOURCES)
-    found = search(scorer, sources, chosen, capacity=BatchCapacity(capacity))
-    alone = [search(scorer, [source], chosen)[0] for source in sources]
-    assert [[h.tokens for h in each] for each in found] == [[h.tokens for h in each] for each in alone]
+    chosen, sources = BeamSettings(3, max_new_tokens=15), ending_model.encode_sources(SOURCES)
+    for engine in engines_of(ending_model):
+        scorer = ModelScorer(ending_model, engine=engine)
+        found = search(scorer, sources, chosen, capacity=BatchCapacity(capacity))
+        alone = [search(scorer, [source], chosen)[0] for source in sources]
+        assert [[h.tokens for h in each] for each in found] == [[h.tokens for h in each] for each in alone]
 
 
-@pytest.mark.parametrize("fast", [True, False])
-def test_searches_may_be_interleaved_and_rows_chosen_freely(model: Model, sources: list[list[int]], fast: bool) -> None:
-    scorer = ModelScorer(model, fast=fast)
+@pytest.mark.parametrize("engine", ["compiled", "torch", "transformers"])
+def test_searches_may_be_interleaved_and_rows_chosen_freely(
+    model: Model, sources: list[list[int]], engine: str
+) -> None:
+    if engine not in engines_of(model):
+        with pytest.raises(ModelError, match=f"engine: got {engine}, which cannot run"):
+            ModelScorer(model, engine=engine)
+        return
+    scorer = ModelScorer(model, engine=engine)
     # Sentence 1 has ended, sentence 0 has two rows and sentence 3 one, out of order: no search would ask for it.
     rows, tokens = torch.tensor([3, 0, 0]), torch.tensor([5, 6, 7])
     second = torch.tensor([1, 0, 2, 2])
@@ -190,8 +206,42 @@ def test_translations_end_where_the_model_has_no_more_positions(zoo: Zoo) -> Non
         assert len(found.tokens) <= model.max_length - len(model.start_ids)
 
 
-def test_families_built_like_bart_have_the_fast_step(model: Model) -> None:
-    assert (FastDecoder.prepare(model.hf) is not None) == (type(model.hf.config) in LAYOUTS)
+def test_families_built_like_bart_have_decoders_of_our_own(model: Model) -> None:
+    like_bart = type(model.hf.config) in LAYOUTS
+    assert (FastDecoder.prepare(model.hf) is not None) == like_bart
+    assert (CompiledModel.prepare(model.hf, model.projection) is not None) == like_bart
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu", "swish", "gelu"])
+def test_every_activation_gives_the_keys_of_transformers(zoo: Zoo, tmp_path: Path, activation: str) -> None:
+    folder = zoo.copy("marian", tmp_path / activation)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"activation_function": activation}))
+    model = load_model(folder, device="cpu")
+    sources = model.encode_sources(SOURCES)
+    [compiled, generic] = [
+        search(ModelScorer(model, engine=engine), sources, BeamSettings(3, max_new_tokens=9))
+        for engine in ("compiled", "transformers")
+    ]
+    assert [h.tokens for each in compiled for h in each] == [h.tokens for each in generic for h in each]
+    scores = [[h.score for each in found for h in each] for found in (compiled, generic)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+def test_the_projection_divided_among_threads_is_the_same(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = zoo.model("m2m100")
+    scorer = ModelScorer(model, engine="compiled")
+    state = scorer.start(model.encode_sources(SOURCES))
+    alone = scorer.score(state)
+    monkeypatch.setattr(compiled_decoder, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert torch.equal(scorer.score(state), alone)
+
+
+def test_a_model_with_an_unknown_activation_is_run_by_torch(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = zoo.model("marian")
+    monkeypatch.setattr(model.hf.config, "activation_function", "gelu_new")
+    assert CompiledModel.prepare(model.hf, model.projection) is None
 
 
 def test_a_model_with_other_layers_goes_the_general_way(zoo: Zoo, tmp_path: Path) -> None:
@@ -205,6 +255,8 @@ def test_a_model_with_other_layers_goes_the_general_way(zoo: Zoo, tmp_path: Path
     odd.load_state_dict(first.fc1.state_dict())
     first.fc1 = odd
     assert FastDecoder.prepare(model.hf) is None
+    assert CompiledModel.prepare(model.hf, model.projection) is None
+    model.forms.clear()
     after = search(ModelScorer(model), model.encode_sources(SOURCES), BeamSettings(2, max_new_tokens=5))
     assert [[h.tokens for h in each] for each in after] == [[h.tokens for h in each] for each in before]
 
