@@ -155,7 +155,7 @@ class BeamRules:
             self._finished.merge(live.sentences, final_scores, nodes[:, :beam], candidates.first(beam))
         # Candidates are sorted: those that do not end keep their order.
         best = np.argsort(ends, axis=1, kind="stable")[:, :beam]
-        unfinished = np.take_along_axis(np.where(ends, _NONE, totals), best, axis=1)
+        unfinished = np.where(ends, _NONE, totals)[np.arange(len(best))[:, None], best]
         continues = np.flatnonzero(self._continues(live.sentences, unfinished[:, 0], divisors))
         best = best[continues]
         extensions = candidates.take(continues, best)
@@ -172,7 +172,9 @@ class BeamRules:
 
     def _candidates(self, live: LiveHypotheses, scores: torch.Tensor) -> tuple[NDArray[np.float32], Extensions]:
         """Return the best extensions of each sentence, best first, and their totals: ``(live, candidates)``."""
-        if self._banned:
+        if self._banned and scores.device.type == "cpu":
+            scores.numpy()[:, self._banned] = _NONE  # a tenth of the time that torch takes
+        elif self._banned:
             scores[:, self._banned] = -torch.inf
         count, width = live.totals.shape
         # A row cannot give more than all candidates of its sentence. Twice the beam, since half may be end tokens.
@@ -182,9 +184,9 @@ class BeamRules:
         sums = (live.totals.reshape(-1, 1) + gains).reshape(count, width * per_row)
         # Stable, so that ties do not depend on the machine.
         best = np.argsort(-sums, axis=1, kind="stable")[:, :wanted]
-        totals = np.take_along_axis(sums, best, axis=1)
-        _check(sums, totals[:, 0], live.lengths)
         rows, places = np.arange(count)[:, None], best // per_row
+        totals = sums[rows, best]
+        _check(sums, totals[:, 0], live.lengths)
         tokens, gains = tokens.reshape(count, -1)[rows, best], gains.reshape(count, -1)[rows, best]
         return totals, Extensions(rows * width + places, tokens, gains)
 

@@ -23,9 +23,6 @@ Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-# Sums may be reordered and products fused. Infinities keep their meaning: a bias can rule a token out.
-_MATH = {"reassoc", "contract", "arcp", "nsz"}
-
 # A tile is a product of up to 8 rows and two vectors of outputs. Its sums must fit into the registers.
 _WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
 _LANES = 16 if _WIDE else 8
@@ -38,20 +35,28 @@ _CACHED = 1 << 16
 RELU, SILU, GELU = 0, 1, 2  # activations
 
 
-def _compiled(function: _F) -> _F:
-    settings: dict[str, Any] = {"nogil": True, "fastmath": _MATH, "error_model": "numpy"}
-    try:
-        made = numba.njit(cache=True, **settings)(function)
-    except RuntimeError:  # there is no folder to cache it in
-        made = numba.njit(**settings)(function)
-    compiled: _F = made
-    return compiled
+def _compile(math: set[str] | bool) -> Callable[[_F], _F]:
+    settings: dict[str, Any] = {"nogil": True, "fastmath": math, "error_model": "numpy"}
+
+    def decorate(function: _F) -> _F:
+        made: _F
+        try:
+            made = numba.njit(cache=True, **settings)(function)
+        except RuntimeError:  # there is no folder to cache it in
+            made = numba.njit(**settings)(function)
+        return made
+
+    return decorate
+
+
+# Sums may be reordered and products fused. Infinities keep their meaning: a bias can rule a token out.
+_compiled = _compile({"reassoc", "contract", "arcp", "nsz"})
 
 
 def _make_tile(rows: int) -> Any:  # noqa: ANN401 - numba's own
     """Return a function that adds the product of some rows and one block of weights to the output."""
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def tile(_: Any, inputs: Any, stride: Any, weight: Any, width: Any, output: Any, output_stride: Any) -> Any:  # noqa: ANN401
         def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:  # noqa: ANN401
             _generate_tile(builder, rows, *arguments)
@@ -79,7 +84,7 @@ def _generate_tile(b: Any, rows: int, inputs: Any, stride: Any, weight: Any, wid
 
     cells = [(row, half * _LANES) for half in range(2) for row in range(rows)]
     outputs = [as_vector(place(pointers[2], row, out, column)) for row, column in cells]
-    sums = [cgutils.alloca_once(b, vector) for _ in cells]
+    sums = [cgutils.alloca_once(b, vector) for _ in cells]  # type: ignore[no-untyped-call]
     for pointer, total in zip(outputs, sums, strict=True):
         b.store(b.load(pointer, align=4), total)
     with cgutils.for_range(b, width) as loop:
@@ -104,7 +109,7 @@ def _generate_tile(b: Any, rows: int, inputs: Any, stride: Any, weight: Any, wid
 _tile_1, _tile_2, _tile_3, _tile_4, _tile_5, _tile_6, _tile_7, _tile_8 = map(_make_tile, range(1, 9))
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def _two_to_the(_: Any, exponent: Any) -> Any:  # noqa: ANN401
     """Return a power of two as float32, made from the bits of its exponent."""
 
@@ -128,13 +133,13 @@ def _exp(x: np.float32) -> np.float32:
     p = p * r + np.float32(4.1665795894e-2)
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
-    return np.float32((p * r * r + r + np.float32(1.0)) * _two_to_the(np.int32(n)))
+    return np.float32((p * r * r + r + np.float32(1.0)) * _two_to_the(np.int32(n)))  # type: ignore[call-arg]
 
 
 class PackedLinear(NamedTuple):
-    """A linear layer, or the same layer of several blocks of a Transformer.
+    """A linear layer, or one linear layer of each layer of a Transformer.
 
-    :param weight: Blocks of :data:`COLUMNS` outputs, the last one filled with zeros: ([layers,] blocks, inputs, COLUMNS).
+    :param weight: Blocks of outputs; the last one is filled up with zeros: ([layers,] blocks, inputs, COLUMNS).
     :param bias: ([layers,] blocks * COLUMNS).
     """
 
@@ -277,38 +282,35 @@ def _normal_share(x: np.float32) -> np.float32:
 
 
 @_compiled
-def _attend(
-    query: Floats, keys: Floats, values: Floats, places: Integers, heads: int, weights: Floats, out: Floats
-) -> None:
+def _attend(query: Floats, keys: Floats, values: Floats, places: Integers, weights: Floats, out: Floats) -> None:
     """Run the attention of one query.
 
-    :param query: (width,).
-    :param keys: (places, width), as ``values``.
-    :param places: The rows of ``keys`` and ``values`` to attend to.
+    :param query: (heads, size), as ``out``.
+    :param keys: (tokens, heads, size), as ``values``.
+    :param places: The tokens to attend to.
     :param weights: Room for one number for each of them.
     """
-    size, count = len(query) // heads, len(places)
+    heads, size = query.shape
     scale = np.float32(1.0) / np.sqrt(np.float32(size))
     for head in range(heads):
-        start = head * size
         largest = np.float32(-np.inf)
-        for number in range(count):
-            key = keys[places[number]]
+        for number in range(len(places)):
+            place = np.uint64(places[number])  # without a sign: numba checks all others for indexes from the end
             product = np.float32(0.0)
-            for column in range(start, start + size):
-                product += query[column] * key[column]
+            for column in range(size):
+                product += query[head, column] * keys[place, head, column]
             weights[number] = product * scale
             largest = max(largest, weights[number])
         total = np.float32(0.0)
-        for number in range(count):
+        for number in range(len(places)):
             weights[number] = _exp(weights[number] - largest)
             total += weights[number]
-        for column in range(start, start + size):
-            out[column] = np.float32(0.0)
-        for number in range(count):
-            share, value = weights[number] / total, values[places[number]]
-            for column in range(start, start + size):
-                out[column] += share * value[column]
+        for column in range(size):
+            out[head, column] = np.float32(0.0)
+        for number in range(len(places)):
+            share, place = weights[number] / total, np.uint64(places[number])
+            for column in range(size):
+                out[head, column] += share * values[place, head, column]
 
 
 class Layers(NamedTuple):
@@ -412,12 +414,13 @@ def encode(
     :param tokens: Of all sentences, one after the other.
     :param positions: The row of ``position_table`` of each token.
     :param starts: The first token of each sentence, and the number of tokens.
-    :return: (layers, 2, tokens, width).
+    :return: (layers, 2, tokens, heads, size).
     """
     rows, width = len(tokens), table.shape[1]
     heads, _, norm_first, eps = encoder.settings
     x, y, attended, made, wide = _room(rows, encoder)
-    keys, values = np.empty((rows, width), np.float32), np.empty((rows, width), np.float32)
+    shape = heads, width // heads
+    keys, values = np.empty((rows, *shape), np.float32), np.empty((rows, *shape), np.float32)
     weights, everything = np.empty(rows, np.float32), np.arange(rows)
     _embed(tokens, positions, table, position_table, scale, x)
     if len(encoder.first_norm):
@@ -425,24 +428,25 @@ def encode(
     for layer in range(len(encoder.norms)):
         _project_self(x, layer, encoder, y, made)
         for row in range(rows):
-            _copy(made[row], width, keys[row])
-            _copy(made[row], 2 * width, values[row])
+            _copy(made[row], width, keys[row].reshape(width))
+            _copy(made[row], 2 * width, values[row].reshape(width))
         for sentence in range(len(starts) - 1):
             places = everything[starts[sentence] : starts[sentence + 1]]
             for row in places:
-                _attend(made[row, :width], keys, values, places, heads, weights, attended[row])
+                query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
+                _attend(query, keys, values, places, weights, out)
         _leave_block(attended, encoder.own_out, layer, encoder.norms[layer, 0], norm_first, eps, x, y)
         _feed_forward(x, layer, encoder, y, wide)
     if len(encoder.last_norm):
         _normalize(x, encoder.last_norm[0], eps, x)
     layers = len(decoder.norms)
-    source = np.empty((layers, 2, rows, width), np.float32)
+    source = np.empty((layers, 2, rows, *shape), np.float32)
     both = np.empty((rows, decoder.cross_source.bias.shape[1]), np.float32)
     for layer in range(layers):
         _linear(x, decoder.cross_source.weight[layer], decoder.cross_source.bias[layer], both)
         for row in range(rows):
-            _copy(both[row], 0, source[layer, 0, row])
-            _copy(both[row], width, source[layer, 1, row])
+            _copy(both[row], 0, source[layer, 0, row].reshape(width))
+            _copy(both[row], width, source[layer, 1, row].reshape(width))
     return source
 
 
@@ -462,7 +466,7 @@ def decode(
 ) -> Floats:
     """Run a decoder for one token of each row, and write its keys and values into the cache; return the last states.
 
-    :param cache: Keys and values of all tokens so far: (layers, 2, slots, width).
+    :param cache: Keys and values of all tokens so far: (layers, 2, slots, heads, size).
     :param slots: The slot of each token of each row, the new one included: (rows, tokens).
     :param lengths: Number of tokens of each row, the new one included.
     :param source: Keys and values of cross-attention, see :func:`encode`.
@@ -473,6 +477,7 @@ def decode(
     x, y, attended, made, wide = _room(rows, decoder)
     weights = np.empty(max(slots.shape[1], source.shape[2]), np.float32)
     everything = np.arange(source.shape[2])
+    shape = heads, width // heads
     _embed(tokens, positions, table, position_table, scale, x)
     if len(decoder.first_norm):
         _normalize(x, decoder.first_norm[0], eps, x)
@@ -481,11 +486,12 @@ def decode(
         keys, values = cache[layer, 0], cache[layer, 1]
         for row in range(rows):
             slot = slots[row, lengths[row] - 1]
-            _copy(made[row], width, keys[slot])
-            _copy(made[row], 2 * width, values[slot])
+            _copy(made[row], width, keys[slot].reshape(width))
+            _copy(made[row], 2 * width, values[slot].reshape(width))
         for row in range(rows):
             places = slots[row, : lengths[row]]
-            _attend(made[row, :width], keys, values, places, heads, weights, attended[row])
+            query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
+            _attend(query, keys, values, places, weights, out)
         _leave_block(attended, decoder.own_out, layer, decoder.norms[layer, 0], norm_first, eps, x, y)
 
         inputs = _enter_block(x, decoder.norms[layer, 1], norm_first, eps, y)
@@ -493,9 +499,9 @@ def decode(
         keys, values = source[layer, 0], source[layer, 1]
         for row in range(rows):
             places = everything[source_places[row, 0] : source_places[row, 1]]
-            query = made[row, :width]  # its room is free now
-            _copy(attended[row], 0, query)
-            _attend(query, keys, values, places, heads, weights, attended[row])
+            _copy(attended[row], 0, made[row, :width])  # its room is free now
+            query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
+            _attend(query, keys, values, places, weights, out)
         _leave_block(attended, decoder.cross_out, layer, decoder.norms[layer, 1], norm_first, eps, x, y)
         _feed_forward(x, layer, decoder, y, wide)
     if len(decoder.last_norm):
@@ -526,20 +532,22 @@ def log_softmax(x: Floats, columns: int) -> None:
         for column in range(columns):
             largest = max(largest, line[column])
         # In parts, so that small terms are not lost in a large sum.
-        total = 0.0
+        total = np.float64(0.0)
         for start in range(0, columns, 1024):
             part = np.float32(0.0)
             for column in range(start, min(columns, start + 1024)):
                 part += _exp(line[column] - largest)
             total += part
-        shift = largest + np.float32(np.log(total))
+        shift = np.float64(largest) + np.log(total)  # in float64: the log-probability of a likely token is near 0
         for column in range(columns):
-            line[column] -= shift
+            line[column] = np.float32(np.float64(line[column]) - shift)
 
 
 @_compiled
 def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
     """Find the ``k`` largest numbers of each row, largest first; of equal ones, those in the first columns.
+
+    If fewer than ``k`` are larger than minus infinity, others follow; NaN counts as infinity in such a row.
 
     :param values: Room for the numbers: (rows, k).
     :param columns: Room for their columns: (rows, k).
@@ -547,30 +555,40 @@ def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
     width = x.shape[1]
     for row in range(len(x)):
         line, best, where = x[row], values[row], columns[row]
-        for place in range(k):
-            best[place], where[place] = np.float32(-np.inf), -1
+        _clear(best, where)
         for start in range(0, width, 64):
             stop = min(width, start + 64)
-            largest = np.float32(-np.inf)
-            for column in range(start, stop):
-                largest = max(largest, _number(line[column]))
-            if largest > best[k - 1] or where[k - 1] < 0:
+            if _largest(line[start:stop]) > best[k - 1]:
                 for column in range(start, stop):
-                    _insert(_number(line[column]), column, best, where)
+                    if line[column] > best[k - 1]:
+                        _insert(line[column], column, best, where)
+        if where[k - 1] < 0:
+            _clear(best, where)
+            for column in range(width):
+                number = line[column] if line[column] == line[column] else np.float32(np.inf)
+                if where[k - 1] < 0 or number > best[k - 1]:
+                    _insert(number, column, best, where)
 
 
 @_compiled
-def _number(x: np.float32) -> np.float32:
-    """Return a number as it is, and NaN as infinity, so that it is found."""
-    return x if x == x else np.float32(np.inf)  # noqa: PLR0124
+def _clear(best: Floats, where: Integers) -> None:
+    for place in range(len(best)):
+        best[place], where[place] = np.float32(-np.inf), -1
+
+
+@_compile(True)
+def _largest(x: Floats) -> float:
+    """Return the largest number. NaN may be ignored: only then is the loop vectorized."""
+    largest = x[0]
+    for place in range(len(x)):
+        largest = max(largest, x[place])
+    return float(largest)
 
 
 @_compiled
 def _insert(value: np.float32, column: int, best: Floats, where: Integers) -> None:
-    """Insert a number into a sorted list and drop the smallest, unless the number is not larger than that."""
+    """Insert a number into a sorted list, after equal ones, and drop the last."""
     place = len(best) - 1
-    if where[place] >= 0 and value <= best[place]:
-        return
     while place > 0 and (where[place - 1] < 0 or value > best[place - 1]):
         best[place], where[place] = best[place - 1], where[place - 1]
         place -= 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,8 @@ class CompiledModel:
         bias = None if head.bias is None else head.bias.detach().numpy().reshape(-1)
         self._head = kernels.pack(head.weight.detach().numpy() * np.float32(head.scale), bias)
         self._vocabulary = len(head.weight)
-        self.cache_shape = len(self._decoder.norms), 2, 0, int(head.weight.shape[1])
+        layers, heads, width = len(self._decoder.norms), self._decoder.settings[0], int(head.weight.shape[1])
+        self.cache_shape = layers, 2, 0, heads, width // heads
 
     @classmethod
     def prepare(cls, hf: PreTrainedModel, head: Projection) -> CompiledModel | None:
@@ -101,9 +103,9 @@ class CompiledModel:
                 columns = slice(first * kernels.COLUMNS, end * kernels.COLUMNS)
                 kernels.project(rows, weight[first:end], bias[columns], first, out)
 
-            rest = zip(ends[1:-1], ends[2:], strict=True)
+            first, *rest = pairwise(ends)
             others = [_threads(parts - 1).submit(project, *part) for part in rest]
-            project(0, ends[1])
+            project(*first)
             for other in others:
                 other.result()
         kernels.log_softmax(out, self._vocabulary)
@@ -115,8 +117,8 @@ class CompiledCache:
 
     def __init__(self, model: CompiledModel, sources: Sequence[Sequence[int]]) -> None:
         self._model = model
-        self._source, self._source_places = model.encode(sources)  # (layers, 2, tokens, width), (rows, 2)
-        self._cache = np.empty(model.cache_shape, np.float32)  # (layers, 2, slots, width)
+        self._source, self._source_places = model.encode(sources)  # (layers, 2, tokens, heads, size), (rows, 2)
+        self._cache = np.empty(model.cache_shape, np.float32)  # (layers, 2, slots, heads, size)
         self._used = 0  # slots
         self._slots = np.zeros((len(sources), 0), np.int64)  # (rows, tokens), undefined beyond the length of a row
         self._lengths = np.zeros(len(sources), np.int64)
@@ -162,7 +164,7 @@ class CompiledCache:
         live, places = np.unique(self._slots[filled], return_inverse=True)
         self._slots[filled] = places
         slots = max(_FIRST_SLOTS, 2 * (len(live) + len(self._lengths)))
-        cache = np.empty((*self._cache.shape[:2], slots, self._cache.shape[3]), np.float32)
+        cache = np.empty((*self._cache.shape[:2], slots, *self._cache.shape[3:]), np.float32)
         cache[:, :, : len(live)] = self._cache[:, :, live]
         self._cache, self._used = cache, len(live)
 

@@ -110,12 +110,9 @@ class ModelScorer:
         """Return a state with the rows of both. Invalidates both."""
         cache, other = state.cache, others.cache
         state.cache = others.cache = None
-        if isinstance(cache, FastCache) and isinstance(other, FastCache):
-            cache.join(other)
-        elif isinstance(cache, CompiledCache) and isinstance(other, CompiledCache):
-            cache.join(other)
-        else:
+        if type(cache) is not type(other) or not isinstance(cache, FastCache | CompiledCache):
             raise ModelError("only states of our own decoders that were not advanced before can be joined")
+        cache.join(other)  # type: ignore[arg-type]
         return ModelState(torch.cat([state.keys, others.keys]), cache)
 
     @torch.inference_mode()
