@@ -24,13 +24,13 @@ from lacuna.progress import SILENT, Progress
 from lacuna.workers import WorkerPool, one_thread
 
 BLOCK = 1 << 15  # entries in a block: hundreds of them are compared with the same list
+CAPS_AT_ONCE = 2048  # entries whose scores are kept to find cap distances
 
 _ITERATIONS = 4
 _TRAINING_PER_LIST = 40
 # Leading principal components for k-means: enough to find near keys, and several times as fast as whole keys.
 _WIDTH = 64
 _KEYS_AT_ONCE = 1024  # keys that stay in the cache of a core
-_NEAREST_AT_ONCE = 1 << 24  # known neighbors of all entries whose cap distances are found together
 _LOWEST = -(1 << 31)  # less than all scores
 
 # Rows of a block, the position of the first member of a list, and the scores of the rows with its members: the larger,
@@ -179,8 +179,9 @@ class ListComparison:
         result = Nearby(np.where(alone, -1, self._order[nearest]), nearer, np.full(len(entries), np.inf))
         if self._cap is not None:
             full = np.flatnonzero((nearer >= self._cap) & ~alone)
-            for some in np.split(full, range(self._caps_at_once, len(full), self._caps_at_once)):
-                result.cap_distance[some] = self._cap_distances(start, some, probes)
+            for some in np.split(full, range(CAPS_AT_ONCE, len(full), CAPS_AT_ONCE)):
+                if len(some):
+                    result.cap_distance[some] = self._cap_distances(start, some, probes, self._cap)
         return result
 
     def _probes(self, entries: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -229,26 +230,26 @@ class ListComparison:
                 scores[here, own[here]] = _LOWEST  # leaves the entry itself out
                 yield rows, first, scores
 
-    @property
-    def _caps_at_once(self) -> int:
-        return max(1, _NEAREST_AT_ONCE // (self._cap or 1))
-
     def _cap_distances(
-        self, start: int, full: NDArray[np.int64], probes: list[NDArray[np.int64]]
+        self, start: int, full: NDArray[np.int64], probes: list[NDArray[np.int64]], cap: int
     ) -> NDArray[np.float64]:
-        """Return a distance within which each of some rows has enough known entries: the nearest ones by codes."""
-        cap, place = self._cap or 0, np.full(BLOCK, -1)
+        """Return a distance within which each of some rows has ``cap`` known entries: the nearest ones by codes."""
+        place, used = np.full(BLOCK, -1), np.zeros(len(full), np.int64)
         place[full] = np.arange(len(full))
-        best = np.full((len(full), cap), _LOWEST, np.int64)
-        positions = np.zeros((len(full), cap), np.int64)
         asking = [rows[place[rows] >= 0] for rows in probes]
+        for rows, known in zip(asking, self._ends - self._starts - self._unknown, strict=True):
+            used[place[rows]] += known
+        values = np.full((len(full), used.max()), _LOWEST, np.int32)
+        positions = np.zeros(values.shape, np.int32)
+        used[:] = 0
         for rows, first, scores in self._scores(start, asking, known=True):
-            at, members = place[rows], np.broadcast_to(np.arange(first, first + scores.shape[1]), scores.shape)
-            values = np.concatenate([best[at], scores], axis=1)
-            chosen = np.argpartition(values, -cap, axis=1)[:, -cap:]
-            best[at] = np.take_along_axis(values, chosen, axis=1)
-            positions[at] = np.take_along_axis(np.concatenate([positions[at], members], axis=1), chosen, axis=1)
+            at, members = place[rows], np.arange(scores.shape[1])
+            column = used[at, None] + members
+            values[at[:, None], column], positions[at[:, None], column] = scores, first + members
+            used[at] += len(members)
+        chosen = np.argpartition(values, -cap, axis=1)[:, -cap:]
+        others = self._order[np.take_along_axis(positions, chosen, axis=1).ravel()]
         vectors = self._keys.gather(self._order[start + full]).astype(np.float32)
-        others, row = self._order[positions.ravel()], np.repeat(np.arange(len(full)), cap)
-        distances = self._pairs.fast_from(vectors, row, others).reshape(-1, cap).astype(np.float64)
-        return np.asarray(distances.max(axis=1) * (1 + 2 * self._pairs.relative_error))
+        distances = self._pairs.fast_from(vectors, np.repeat(np.arange(len(full)), cap), others)
+        farthest = distances.reshape(-1, cap).max(axis=1).astype(np.float64)
+        return np.asarray(farthest * (1 + 2 * self._pairs.relative_error))

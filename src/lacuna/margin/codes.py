@@ -197,6 +197,7 @@ class Costs:
     product: float  # for each column of a matrix
     pair: float = 0.12  # for each pair in addition
     passing: float = 700.0  # for each pair that passes
+    encoding: float = 0.05  # for each dimension and component of a vector
 
 
 @cache

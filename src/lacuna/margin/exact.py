@@ -164,7 +164,7 @@ class BlockComparison:
         ]
         sample = screening.sample(self._order, np.random.default_rng(_SEED))
         self._level = [
-            screening.best_level(self._order[block.part], self._radius[block.part], sample)
+            screening.best_level(self._order[block.part], self._radius[block.part], sample, len(asking))
             for block in self._blocks
             if block.asks
         ]
