@@ -24,7 +24,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.workers import WorkerPool, one_thread
 
 BLOCK = 1 << 15  # entries in a block: hundreds of them are compared with the same list
-CAPS_AT_ONCE = 2048  # entries whose scores are kept to find cap distances
+SCORES_AT_ONCE = 1 << 23  # bounds the memory, also if one list has most of the keys
 
 _ITERATIONS = 4
 _TRAINING_PER_LIST = 40
@@ -179,9 +179,7 @@ class ListComparison:
         result = Nearby(np.where(alone, -1, self._order[nearest]), nearer, np.full(len(entries), np.inf))
         if self._cap is not None:
             full = np.flatnonzero((nearer >= self._cap) & ~alone)
-            for some in np.split(full, range(CAPS_AT_ONCE, len(full), CAPS_AT_ONCE)):
-                if len(some):
-                    result.cap_distance[some] = self._cap_distances(start, some, probes, self._cap)
+            result.cap_distance[full] = self._cap_distances(start, full, probes, self._cap)
         return result
 
     def _probes(self, entries: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -222,8 +220,9 @@ class ListComparison:
             first, end = (middle, end) if known else (int(self._starts[number]), middle)
             if first == end:
                 continue
-            for piece in range(0, len(asking), _KEYS_AT_ONCE):
-                rows = asking[piece : piece + _KEYS_AT_ONCE]
+            step = max(1, min(_KEYS_AT_ONCE, SCORES_AT_ONCE // (end - first)))
+            for piece in range(0, len(asking), step):
+                rows = asking[piece : piece + step]
                 scores = product(torch.from_numpy(left.take(rows, axis=0)), self._codes[first:end])
                 own = rows + (start - first)
                 here = np.flatnonzero((own >= 0) & (own < end - first))
@@ -234,22 +233,33 @@ class ListComparison:
         self, start: int, full: NDArray[np.int64], probes: list[NDArray[np.int64]], cap: int
     ) -> NDArray[np.float64]:
         """Return a distance within which each of some rows has ``cap`` known entries: the nearest ones by codes."""
-        place, used = np.full(BLOCK, -1), np.zeros(len(full), np.int64)
-        place[full] = np.arange(len(full))
-        asking = [rows[place[rows] >= 0] for rows in probes]
-        for rows, known in zip(asking, self._ends - self._starts - self._unknown, strict=True):
-            used[place[rows]] += known
-        values = np.full((len(full), used.max()), _LOWEST, np.int32)
-        positions = np.zeros(values.shape, np.int32)
-        used[:] = 0
-        for rows, first, scores in self._scores(start, asking, known=True):
+        compared = np.zeros(BLOCK, np.int64)
+        for rows, members in zip(probes, self._ends - self._starts - self._unknown, strict=True):
+            compared[rows] += members
+        distances, width = np.empty(len(full)), int(compared[full].max(initial=1))
+        step = max(1, SCORES_AT_ONCE // width)
+        for piece in range(0, len(full), step):
+            some = full[piece : piece + step]
+            others = self._nearest_known(start, some, probes, cap, width)
+            vectors = self._keys.gather(self._order[start + some]).astype(np.float32)
+            found = self._pairs.fast_from(vectors, np.repeat(np.arange(len(some)), cap), others.ravel())
+            distances[piece : piece + step] = found.reshape(-1, cap).max(axis=1)
+        return distances * (1 + 2 * self._pairs.relative_error)
+
+    def _nearest_known(
+        self, start: int, some: NDArray[np.int64], probes: list[NDArray[np.int64]], count: int, width: int
+    ) -> NDArray[np.int64]:  # (rows, count)
+        """Return the nearest known entries of some rows by codes.
+
+        :param width: The largest number of known entries that one of the rows is compared with.
+        """
+        place, used = np.full(BLOCK, -1), np.zeros(len(some), np.int64)
+        place[some] = np.arange(len(some))
+        values, positions = np.full((len(some), width), _LOWEST, np.int32), np.zeros((len(some), width), np.int32)
+        for rows, first, scores in self._scores(start, [rows[place[rows] >= 0] for rows in probes], known=True):
             at, members = place[rows], np.arange(scores.shape[1])
             column = used[at, None] + members
             values[at[:, None], column], positions[at[:, None], column] = scores, first + members
             used[at] += len(members)
-        chosen = np.argpartition(values, -cap, axis=1)[:, -cap:]
-        others = self._order[np.take_along_axis(positions, chosen, axis=1).ravel()]
-        vectors = self._keys.gather(self._order[start + full]).astype(np.float32)
-        distances = self._pairs.fast_from(vectors, np.repeat(np.arange(len(full)), cap), others)
-        farthest = distances.reshape(-1, cap).max(axis=1).astype(np.float64)
-        return np.asarray(farthest * (1 + 2 * self._pairs.relative_error))
+        chosen = np.argpartition(values, -count, axis=1)[:, -count:]
+        return np.asarray(self._order[np.take_along_axis(positions, chosen, axis=1)])

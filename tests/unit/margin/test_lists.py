@@ -63,7 +63,7 @@ def test_margins_by_codes_in_near_lists(monkeypatch: pytest.MonkeyPatch, nprobe:
 
 @pytest.mark.parametrize("cap", [1, 5, 40])
 def test_enough_known_entries_are_within_the_cap_distance(monkeypatch: pytest.MonkeyPatch, cap: int) -> None:
-    monkeypatch.setattr("lacuna.margin.approximate.CAPS_AT_ONCE", 24)
+    monkeypatch.setattr("lacuna.margin.approximate.SCORES_AT_ONCE", 2000)
     keys, known = clustered(700, 16, 0.9, seed=3)
     found = compared(keys, known, 20, 5, cap)
     full = np.flatnonzero(found.known_nearer >= cap)
