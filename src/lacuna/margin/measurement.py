@@ -42,7 +42,7 @@ from lacuna.margin.tasks import keep_freed_memory, run_and_save
 from lacuna.progress import SILENT, Progress
 
 # Lists that the exact method compares before the passes over all entries.
-NEARBY = Approximate(nprobe=16)
+NEARBY = Approximate()
 
 # Smaller stores get one list, so that all pairs are compared.
 _UNDIVIDED = 4096
