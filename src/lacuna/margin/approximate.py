@@ -1,197 +1,119 @@
-"""Approximate margins: the keys of near IVF lists are compared with those of the lists around them.
+"""Approximate margins: every entry is compared with the IVF lists nearest to it, by int8 codes.
 
-A margin is right if the nearest unknown entry and all known entries before it are in these lists. The exact method
-starts from the same comparison: the nearest unknown entry found so far bounds the distance of the true one. Comparing
-all lists gives exact margins. A group of near lists is one task; tasks do not depend on each other. Knows nothing of
-files.
+A margin is right if the nearest unknown entry and all known entries before it are in these lists, and if rounding to
+codes does not change their order. The exact method starts from the same comparison: the distance of the unknown entry
+found here bounds that of the nearest one. A block of entries is one task; tasks do not depend on each other. Knows
+nothing of files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.index.distances import CenteredVectors, PairDistances, Vectors, product_error
+from lacuna.index.distances import CenteredVectors, PairDistances, Vectors
+from lacuna.index.faiss import find_centroids
+from lacuna.margin.codes import product
+from lacuna.margin.screening import Screening
 from lacuna.progress import SILENT, Progress
-from lacuna.workers import WorkerPool
+from lacuna.workers import WorkerPool, one_thread
+
+BLOCK = 1 << 15  # entries in a block: hundreds of them are compared with the same list
+SCORES_AT_ONCE = 1 << 23  # bounds the memory, also if one list has most of the keys
 
 _ITERATIONS = 4
 _TRAINING_PER_LIST = 40
 # Leading principal components for k-means: enough to find near keys, and several times as fast as whole keys.
 _WIDTH = 64
 _KEYS_AT_ONCE = 1024  # keys that stay in the cache of a core
-LISTS_TOGETHER = 8  # in a group, on average
-_SEED = 1  # of the groups
+_LOWEST = -(1 << 31)  # less than all scores
 
-_ROWS_AT_ONCE = 1024
-_COLUMNS_AT_ONCE = 8192
-
-# Ids of the columns, distances of the rows to them, and a bound on the error of each row's distances.
-_Distances = tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64]]
+# Rows of a block, the position of the first member of a list, and the scores of the rows with its members: the larger,
+# the nearer. # (rows, members)
+_Scores = tuple[NDArray[np.int64], int, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class KeyLists:
     """The IVF lists of a store's keys.
 
-    :param centroids: Centroids of the lists, in principal components. # (lists, components)
+    :param directions: The principal components that keys are clustered by. # (dimension, components)
+    :param centroids: Centroids of the lists, in these components. # (lists, components)
     :param list_of: The list of each key. # (keys,)
     """
 
+    directions: NDArray[np.float32]
     centroids: NDArray[np.float32]
     list_of: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.centroids)
 
-    @cached_property
-    def _members(self) -> list[NDArray[np.int64]]:
-        ends = np.cumsum(np.bincount(self.list_of, minlength=len(self)))
-        return np.split(np.argsort(self.list_of, kind="stable"), ends[:-1])
-
-    def members(self, number: int) -> NDArray[np.int64]:
-        """Return the keys of a list, in order."""
-        return self._members[number]
+    def nearness(self, vectors: torch.Tensor) -> NDArray[np.float32]:  # (vectors, lists)
+        """Return a number that is the larger, the nearer a list is to a vector."""
+        centroids = torch.from_numpy(self.centroids)
+        projected = vectors @ torch.from_numpy(self.directions)
+        # As an array: its argmax is ten times as fast as that of a tensor.
+        return np.asarray(torch.addmm(centroids.square().sum(1) / -2, projected, centroids.T).numpy())
 
 
 def make_lists(
     keys: CenteredVectors, rows: int, rotation: torch.Tensor, count: int, seed: int, progress: Progress = SILENT
 ) -> KeyLists:
-    """Cluster keys by k-means on a sample.
+    """Cluster keys by k-means on a sample; the result does not depend on the number of threads.
 
     :param rows: Number of keys.
     :param rotation: Principal components. # (dimension, dimension)
     :param count: Number of lists, at most ``rows``.
     """
-    rng = np.random.default_rng(seed)
+    rng, pool = np.random.default_rng(seed), WorkerPool.of_process()
     drawn = np.sort(rng.choice(rows, size=min(rows, count * _TRAINING_PER_LIST), replace=False)).astype(np.int64)
-    leading = rotation[:, :_WIDTH].float()
-
-    def project(ids: NDArray[np.int64]) -> torch.Tensor:
-        return keys.gather(ids) @ leading
-
+    directions = rotation[:, :_WIDTH].float()
     progress.start("clustering keys", rows + len(drawn), "keys")
-    centroids = find_centroids(torch.cat(list(WorkerPool.of_process().map(project, _pieces(drawn)))), count, rng)
+    sample = torch.cat(list(pool.map(lambda ids: keys.gather(ids) @ directions, _pieces(drawn)))).numpy()
+    with one_thread():
+        centroids = find_centroids(sample, count, seed=seed, iterations=_ITERATIONS)
     progress.advance(len(drawn))
-    list_of = np.empty(rows, dtype=np.int32)
+    lists = KeyLists(directions.numpy(), centroids, np.empty(rows, np.int32))
     pieces = _pieces(np.arange(rows))
-    for ids, found in zip(
-        pieces, WorkerPool.of_process().map(lambda ids: _nearest(project(ids), centroids), pieces), strict=True
-    ):
-        list_of[ids] = found
+    homes = pool.map(lambda ids: lists.nearness(keys.gather(ids)).argmax(axis=1), pieces)
+    for ids, home in zip(pieces, homes, strict=True):
+        lists.list_of[ids] = home
         progress.advance(len(ids))
     progress.finish(f"({count:,} lists)")
-    return KeyLists(centroids.numpy(), list_of)
-
-
-def find_centroids(vectors: torch.Tensor, count: int, rng: np.random.Generator) -> torch.Tensor:
-    """Cluster vectors by k-means; the result does not depend on the number of threads.
-
-    :param count: At most the number of vectors.
-    """
-    centroids = vectors[np.sort(rng.choice(len(vectors), size=count, replace=False))]
-    for _ in range(_ITERATIONS):
-        assign = partial(_nearest, centroids=centroids)
-        home = torch.from_numpy(
-            np.concatenate(list(WorkerPool.of_process().map(assign, torch.split(vectors, _KEYS_AT_ONCE))))
-        )
-        sums = torch.zeros_like(centroids).index_add_(0, home, vectors)
-        sizes = torch.bincount(home, minlength=count).unsqueeze(1)
-        centroids = torch.where(sizes > 0, sums / sizes, centroids)  # a centroid without vectors stays
-    return centroids
-
-
-def _nearest(vectors: torch.Tensor, centroids: torch.Tensor) -> NDArray[np.int64]:
-    scores = torch.addmm(centroids.square().sum(1) / -2, vectors, centroids.T)
-    return np.asarray(scores.numpy().argmax(axis=1))  # ten times as fast as torch's
+    return lists
 
 
 def _pieces(ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return np.split(ids, range(_KEYS_AT_ONCE, len(ids), _KEYS_AT_ONCE))
 
 
-class NearLists:
-    """Groups of near lists, and the lists that each group is compared with.
-
-    Keys are gathered once for a group, and its lists have many near lists in common.
-
-    :param known: Whether each key is known.
-    :param nprobe: Number of lists that each list is compared with at least, including itself; more if these hold fewer
-        than two unknown entries, so that each entry has an unknown neighbor if there is one.
-    """
-
-    def __init__(self, lists: KeyLists, known: NDArray[np.bool_], nprobe: int) -> None:
-        self.lists = lists
-        centroids, count = torch.from_numpy(lists.centroids), len(lists)
-        centers = find_centroids(centroids, -(-count // LISTS_TOGETHER), np.random.default_rng(_SEED))
-        home = _nearest(centroids, centers)
-        self.groups = [group for number in range(len(centers)) if len(group := np.flatnonzero(home == number))]
-        self._group_of = np.empty(count, np.int64)
-        self._compared = np.zeros((len(self.groups), count), np.bool_)
-        unknown = np.bincount(lists.list_of[~known], minlength=count)
-        for number, group in enumerate(self.groups):
-            self._group_of[group] = number
-            distances = torch.cdist(centroids[group], centroids).numpy()
-            if nprobe < count:
-                around = np.argpartition(distances, nprobe - 1, axis=1)[:, :nprobe]
-                self._compared[number, around.ravel()] = True
-            self._compared[number, group] = True
-            if nprobe >= count:
-                self._compared[number] = True
-            order = np.argsort(np.where(self._compared[number], -1, distances.min(axis=0)), kind="stable")
-            enough = int(np.searchsorted(np.cumsum(unknown[order]), 2)) + 1
-            self._compared[number, order[:enough]] = True
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    @property
-    def all_compared(self) -> bool:
-        """Whether each list is compared with all others."""
-        return bool(self._compared.all())
-
-    def members(self, number: int) -> NDArray[np.int64]:
-        """Return the keys of a group."""
-        return np.concatenate([self.lists.members(one) for one in self.groups[number].tolist()])
-
-    def others(self, number: int) -> NDArray[np.int64]:
-        """Return the keys that the group is compared with, without its own."""
-        around = np.setdiff1d(np.flatnonzero(self._compared[number]), self.groups[number])
-        return np.concatenate([np.empty(0, np.int64), *(self.lists.members(one) for one in around.tolist())])
-
-    def compared(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether the left key of each pair is compared with the right one."""
-        list_of = self.lists.list_of
-        result: NDArray[np.bool_] = self._compared[self._group_of[list_of[left]], list_of[right]]
-        return result
-
-
 @dataclass(frozen=True, eq=False)
 class Nearby:
     """What the comparison with near lists found about entries.
 
-    :param unknown_distance: Distance to the nearest unknown entry.
-    :param known_nearer: Number of known entries nearer than that.
+    :param unknown: The nearest unknown entry by codes; -1 if no other entry of the store is unknown.
+    :param known_nearer: Number of known entries that are nearer by codes.
     :param cap_distance: A distance within which there are at least ``max_margin`` known entries, or infinity.
     """
 
-    unknown_distance: NDArray[np.float64]
+    unknown: NDArray[np.int64]
     known_nearer: NDArray[np.int64]
     cap_distance: NDArray[np.float64]
 
     @classmethod
     def empty(cls, entries: int) -> Nearby:
         """Return the state before any comparison."""
-        return cls(np.full(entries, np.inf), np.zeros(entries, np.int64), np.full(entries, np.inf))
+        return cls(np.full(entries, -1), np.zeros(entries, np.int64), np.full(entries, np.inf))
 
-    def put(self, entries: NDArray[np.int64] | slice, part: Nearby) -> None:
+    def put(self, entries: NDArray[np.int64], part: Nearby) -> None:
         """Write the result for some entries."""
-        self.unknown_distance[entries] = part.unknown_distance
+        self.unknown[entries] = part.unknown
         self.known_nearer[entries] = part.known_nearer
         self.cap_distance[entries] = part.cap_distance
 
@@ -201,94 +123,143 @@ class Nearby:
 
 
 class ListComparison:
-    """Compares each group of lists with the lists around it.
+    """Compares each entry with the members of the lists nearest to it.
+
+    Entries are ordered by list, the unknown members of a list first. A *position* is a place in this order.
 
     :param known: Whether each entry is known.
+    :param nprobe: Number of lists that an entry is compared with; one more if it finds no unknown neighbor in these.
+    :param cap: Find the cap distances for this ``max_margin``.
     """
 
     def __init__(
-        self, keys: Vectors, mean: NDArray[np.float32], known: NDArray[np.bool_], lists: NearLists, max_margin: int
+        self,
+        keys: Vectors,
+        mean: NDArray[np.float32],
+        known: NDArray[np.bool_],
+        lists: KeyLists,
+        screening: Screening,
+        nprobe: int,
+        cap: int | None = None,
     ) -> None:
-        self._centered = CenteredVectors(keys, mean)
-        self._pairs = PairDistances(keys, keys)
-        self._known, self._lists, self._max_margin = known, lists, max_margin
+        self._keys, self._centered, self._pairs = keys, CenteredVectors(keys, mean), PairDistances(keys, keys)
+        self._lists, self._nprobe, self._cap = lists, nprobe, cap
+        self._known = int(np.count_nonzero(known))
+        self._order = np.lexsort((known, lists.list_of))
+        self._unknown = np.bincount(lists.list_of[~known], minlength=len(lists))
+        sizes = np.bincount(lists.list_of, minlength=len(lists))
+        self._ends = np.cumsum(sizes)
+        self._starts = self._ends - sizes
+        self._coder = screening.coders[-1]
+        self._codes = self._coder.scored(screening.codes(len(screening.coders) - 1), self._order)
+
+    def __len__(self) -> int:
+        return -(-len(self._order) // BLOCK)
+
+    def entries(self, number: int) -> NDArray[np.int64]:
+        """Return the entries of a block."""
+        return self._order[number * BLOCK : (number + 1) * BLOCK]
 
     def run(self, number: int) -> Nearby:
-        """Compare the members of one group; return the result of each member."""
-        members = self._lists.members(number)
-        columns = np.concatenate([members, self._lists.others(number)])
-        known = self._known[columns]
-        own = known[: len(members)]
-        # Members are the first columns: this is the position of each among the known or among the unknown columns.
-        position = np.where(own, np.cumsum(own), np.cumsum(~own)) - 1
-        result = Nearby.empty(len(members))
-        for start in range(0, len(members), _ROWS_AT_ONCE):
-            part = slice(start, start + _ROWS_AT_ONCE)
-            rows, keys = members[part], self._centered.gather(members[part])
-            unknown = self._distances(keys, columns[~known], np.where(own, -1, position)[part])
-            radius = self._nearest_unknown(rows, unknown)
-            counted = self._distances(keys, columns[known], np.where(own, position, -1)[part])
-            result.put(part, self._count_known(rows, radius, counted))
+        """Compare the entries of one block; return the result of each."""
+        entries, start = self.entries(number), number * BLOCK
+        probes = self._probes(entries)
+        best, nearest = np.full(len(entries), _LOWEST, np.int64), np.full(len(entries), -1)
+        for rows, first, scores in self._scores(start, probes, known=False):
+            column = scores.argmax(axis=1)
+            score = scores[np.arange(len(rows)), column].astype(np.int64)
+            better = np.flatnonzero(score > best[rows])
+            best[rows[better]], nearest[rows[better]] = score[better], first + column[better]
+        nearer = np.zeros(len(entries), np.int64)
+        for rows, _, scores in self._scores(start, probes, known=True):
+            above = scores > best[rows, None].astype(scores.dtype)
+            nearer[rows] += above.view(np.int8).sum(axis=1, dtype=np.int32)
+        alone = nearest < 0  # without another unknown entry, all known ones are nearer
+        nearer[alone] = self._known
+        result = Nearby(np.where(alone, -1, self._order[nearest]), nearer, np.full(len(entries), np.inf))
+        if self._cap is not None:
+            full = np.flatnonzero((nearer >= self._cap) & ~alone)
+            result.cap_distance[full] = self._cap_distances(start, full, probes, self._cap)
         return result
 
-    def _nearest_unknown(self, rows: NDArray[np.int64], blocks: Iterator[_Distances]) -> NDArray[np.float64]:
-        nearest = np.full(len(rows), np.inf)
-        best = np.full(len(rows), np.inf, np.float32)
-        for columns, distances, error in blocks:
-            best = np.minimum(best, distances.min(axis=1))
-            row, column = _where(distances <= (best + 2 * error).astype(np.float32)[:, None])
-            others = np.isfinite(distances[row, column])
-            row, column = row[others], column[others]
-            np.minimum.at(nearest, row, self._pairs.exact(rows[row], columns[column]))
-        return nearest
+    def _probes(self, entries: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return the rows of a block that are compared with each list."""
+        found = [np.empty((2, 0), np.int64)]
+        for start in range(0, len(entries), _KEYS_AT_ONCE):
+            probed = self._probed(self._lists.nearness(self._centered.gather(entries[start : start + _KEYS_AT_ONCE])))
+            row, number = np.divmod(np.flatnonzero(probed), len(self._lists))
+            found.append(np.stack([number, row + start]))
+        number, row = np.concatenate(found, axis=1)
+        ends = np.cumsum(np.bincount(number, minlength=len(self._lists)))
+        return np.split(row[np.argsort(number, kind="stable")], ends[:-1])
 
-    def _count_known(
-        self, rows: NDArray[np.int64], radius: NDArray[np.float64], blocks: Iterator[_Distances]
-    ) -> Nearby:
-        nearer, cap = np.zeros(len(rows), np.int64), np.full(len(rows), np.inf)
-        for number, (columns, distances, error) in enumerate(blocks):
-            low, high = (radius - error).astype(np.float32), (radius + error).astype(np.float32)
-            surely, possibly = _count_below(distances, low), _count_below(distances, high)
-            nearer += surely
-            doubtful = np.flatnonzero(possibly > surely)
-            some = distances[doubtful]
-            row, column = _where((some >= low[doubtful, None]) & (some < high[doubtful, None]))
-            row = doubtful[row]
-            below = self._pairs.exact(rows[row], columns[column]) < radius[row]
-            np.add.at(nearer, row[below], 1)
-            if number == 0 and self._max_margin < len(columns):
-                full = np.flatnonzero(surely >= self._max_margin)
-                last = self._max_margin - 1
-                cap[full] = np.partition(distances[full], last, axis=1)[:, last] + error[full]
-        return Nearby(radius, nearer, cap)
+    def _probed(self, nearness: NDArray[np.float32]) -> NDArray[np.bool_]:  # (rows, lists)
+        last = nearness.shape[1] - self._nprobe
+        if last <= 0:
+            return np.ones(nearness.shape, np.bool_)
+        probed: NDArray[np.bool_] = nearness >= np.partition(nearness, last, axis=1)[:, last, None]
+        # In a list with two unknown members, one of them is another entry.
+        enough = np.flatnonzero(self._unknown > 1)
+        if len(enough):
+            without = np.flatnonzero(~probed[:, enough].any(axis=1))
+            probed[without, enough[nearness[without][:, enough].argmax(axis=1)]] = True
+        else:
+            probed[:, self._unknown > 0] = True
+        return probed
 
-    def _distances(
-        self, keys: torch.Tensor, columns: NDArray[np.int64], own_position: NDArray[np.int64]
-    ) -> Iterator[_Distances]:
-        """Compute distances by matrix products, block by block; the distance of an entry to itself is infinity."""
-        lengths = torch.linalg.vector_norm(keys, dim=1)
-        # Extended by two columns, a product is a distance: -2 x.y + |x|^2 . 1 + 1 . |y|^2.
-        left = torch.column_stack([keys * -2, lengths.square(), torch.ones_like(lengths)])
-        for start in range(0, len(columns), _COLUMNS_AT_ONCE):
-            some = columns[start : start + _COLUMNS_AT_ONCE]
-            others = self._centered.gather(some)
-            squares = others.square().sum(1)
-            right = torch.column_stack([others, torch.ones_like(squares), squares])
-            distances: NDArray[np.float32] = torch.mm(left, right.T).numpy()
-            here = np.flatnonzero((own_position >= start) & (own_position < start + len(some)))
-            distances[here, own_position[here] - start] = np.inf
-            reach = lengths.double() + squares.max().sqrt().double()
-            yield some, distances, product_error(self._centered.dimension) * reach.square().numpy()
+    def _scores(self, start: int, probes: list[NDArray[np.int64]], *, known: bool) -> Iterator[_Scores]:
+        """Compare the rows of a block with the known or the unknown members of lists.
 
+        :param start: The position of the first row.
+        :param probes: The rows that are compared with each list.
+        """
+        left = self._coder.scoring(self._codes[start : start + BLOCK]).numpy()
+        for number, asking in enumerate(probes):
+            end = int(self._ends[number])
+            middle = int(self._starts[number] + self._unknown[number])
+            first, end = (middle, end) if known else (int(self._starts[number]), middle)
+            if first == end:
+                continue
+            step = max(1, min(_KEYS_AT_ONCE, SCORES_AT_ONCE // (end - first)))
+            for piece in range(0, len(asking), step):
+                rows = asking[piece : piece + step]
+                scores = product(torch.from_numpy(left.take(rows, axis=0)), self._codes[first:end])
+                own = rows + (start - first)
+                here = np.flatnonzero((own >= 0) & (own < end - first))
+                scores[here, own[here]] = _LOWEST  # leaves the entry itself out
+                yield rows, first, scores
 
-def _where(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return rows and columns of the true elements; much faster than ``np.nonzero`` of a matrix."""
-    row, column = np.divmod(np.flatnonzero(mask), mask.shape[1])
-    return row, column
+    def _cap_distances(
+        self, start: int, full: NDArray[np.int64], probes: list[NDArray[np.int64]], cap: int
+    ) -> NDArray[np.float64]:
+        """Return a distance within which each of some rows has ``cap`` known entries: the nearest ones by codes."""
+        compared = np.zeros(BLOCK, np.int64)
+        for rows, members in zip(probes, self._ends - self._starts - self._unknown, strict=True):
+            compared[rows] += members
+        distances, width = np.empty(len(full)), int(compared[full].max(initial=1))
+        step = max(1, SCORES_AT_ONCE // width)
+        for piece in range(0, len(full), step):
+            some = full[piece : piece + step]
+            others = self._nearest_known(start, some, probes, cap, width)
+            vectors = self._keys.gather(self._order[start + some]).astype(np.float32)
+            found = self._pairs.fast_from(vectors, np.repeat(np.arange(len(some)), cap), others.ravel())
+            distances[piece : piece + step] = found.reshape(-1, cap).max(axis=1)
+        return distances * (1 + 2 * self._pairs.relative_error)
 
+    def _nearest_known(
+        self, start: int, some: NDArray[np.int64], probes: list[NDArray[np.int64]], count: int, width: int
+    ) -> NDArray[np.int64]:  # (rows, count)
+        """Return the nearest known entries of some rows by codes.
 
-def _count_below(distances: NDArray[np.float32], bounds: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Count the distances of each row below its bound; summing floats is much faster than summing booleans."""
-    ones = torch.empty(distances.shape)
-    torch.lt(torch.from_numpy(distances), torch.from_numpy(bounds).unsqueeze(1), out=ones)
-    return ones.sum(1).numpy().astype(np.int64)
+        :param width: The largest number of known entries that one of the rows is compared with.
+        """
+        place, used = np.full(BLOCK, -1), np.zeros(len(some), np.int64)
+        place[some] = np.arange(len(some))
+        values, positions = np.full((len(some), width), _LOWEST, np.int32), np.zeros((len(some), width), np.int32)
+        for rows, first, scores in self._scores(start, [rows[place[rows] >= 0] for rows in probes], known=True):
+            at, members = place[rows], np.arange(scores.shape[1])
+            column = used[at, None] + members
+            values[at[:, None], column], positions[at[:, None], column] = scores, first + members
+            used[at] += len(members)
+        chosen = np.argpartition(values, -count, axis=1)[:, -count:]
+        return np.asarray(self._order[np.take_along_axis(positions, chosen, axis=1)])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -118,6 +119,20 @@ class Coder:
                 column[part] = values
         return Codes(right, *columns)
 
+    def scored(self, codes: Codes, ids: NDArray[np.int64]) -> torch.Tensor:
+        """Return the right side of scores: codes, and digits of half their squared length."""
+        return codes.right[:, : self._length + self._digits + 1][torch.from_numpy(ids)]
+
+    def scoring(self, scored: torch.Tensor) -> torch.Tensor:
+        """Return the left side of scores: a product with the right side is the larger, the nearer two codes are.
+
+        Vectors that do not fit have distant codes.
+        """
+        left = scored.clone()
+        left[:, self._length :] = -_LARGEST
+        left[:, -1] = -1
+        return left
+
     def left_side(self, codes: Codes, thresholds: NDArray[np.float64], longest: float) -> torch.Tensor:
         """Return a matrix whose product with the right side of codes is negative only for pairs that are ruled out.
 
@@ -182,6 +197,7 @@ class Costs:
     product: float  # for each column of a matrix
     pair: float = 0.12  # for each pair in addition
     passing: float = 700.0  # for each pair that passes
+    encoding: float = 0.05  # for each dimension and component of a vector
 
 
 @cache
@@ -212,8 +228,12 @@ def _float32_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return torch.mm(left.float(), right.float().T)
 
 
+def product(left: torch.Tensor, right: torch.Tensor) -> NDArray[Any]:  # (left, right)
+    """Return the products of rows: integers, as int32 or float32."""
+    return np.asarray((_int8_product if has_fast_int8() else _float32_product)(left, right).numpy())
+
+
 def passing(left: torch.Tensor, right: torch.Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the row in ``left`` and the row in ``right`` of each pair that is not ruled out."""
-    products = (_int8_product if has_fast_int8() else _float32_product)(left, right).numpy()
-    row, column = np.divmod(np.flatnonzero(products.ravel() >= 0), len(right))
+    row, column = np.divmod(np.flatnonzero(product(left, right).ravel() >= 0), len(right))
     return row, column

@@ -1,9 +1,8 @@
 """Exact margins: which questions are open about each entry, and block comparisons that answer them.
 
-The comparison with near lists (:mod:`lacuna.margin.approximate`) finds an unknown entry, and the number of known ones
-that are nearer. Open is what the other lists contain. A first pass over all pairs of entries looks for nearer unknown
-entries in them, and counts their known entries within the same distance. Only where it finds a nearer unknown entry,
-a second pass counts all known entries again.
+The comparison with near lists (:mod:`lacuna.margin.approximate`) finds an unknown entry. A first pass over all pairs of
+entries looks for nearer ones, and counts the known entries within the same distance. Only where it finds a nearer
+unknown entry, a second pass counts the known ones again.
 
 In a pass, entries form blocks. Each block is one task; tasks do not depend on each other. Knows nothing of files.
 """
@@ -17,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.index.distances import PairDistances, Vectors
-from lacuna.margin.approximate import Nearby, NearLists
+from lacuna.margin.approximate import Nearby
 from lacuna.margin.codes import passing
 from lacuna.margin.screening import Screening
 
@@ -38,13 +37,11 @@ class Wanted:
     :param unknown: Whether the nearest unknown entry is wanted, if it is within ``radius``.
     :param known: Whether the number of known entries nearer than ``radius`` is wanted.
     :param radius: Squared distance.
-    :param far_only: Whether pairs of near lists are left out, because they have been compared before.
     """
 
     unknown: NDArray[np.bool_]
     known: NDArray[np.bool_]
     radius: NDArray[np.float64]
-    far_only: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +85,7 @@ class Questions:
 
     :param open: Whether the margin is open.
     :param radius: Distance within which to look: that of the nearest unknown entry found so far, or less.
-    :param counted: Number of known entries within the radius in near lists.
+    :param counted: ``max_margin`` if so many known entries are known to be within the radius, otherwise 0.
     :param margin: The margin, where it is not open.
     """
 
@@ -98,31 +95,29 @@ class Questions:
     margin: NDArray[np.uint16]
 
     @classmethod
-    def after(cls, nearby: Nearby, max_margin: int) -> Questions:
-        """Return the questions that the comparison with near lists leaves."""
-        radius = nearby.unknown_distance
-        # Nothing is nearer than distance 0. Without any unknown neighbor, all entries have been compared.
-        settled = (radius == 0) | np.isinf(radius)
-        full = nearby.known_nearer >= max_margin
-        return cls(
-            ~settled,
-            # An unknown entry at that distance counts, too.
-            np.where(full, np.minimum(radius, np.nextafter(nearby.cap_distance, np.inf)), radius),
-            nearby.known_nearer,
-            np.where(settled, nearby.margin(max_margin), np.uint16(0)),
-        )
+    def about(cls, entries: NDArray[np.int64], nearby: Nearby, keys: Vectors, known: int, max_margin: int) -> Questions:
+        """Return the questions about some entries that the comparison with near lists leaves.
 
-    def only(self, entries: NDArray[np.int64]) -> Questions:
-        """Return the questions about some entries only."""
-        some = np.zeros_like(self.open)
-        some[entries] = self.open[entries]
-        return Questions(some, self.radius, self.counted, self.margin)
+        :param known: Number of known entries.
+        """
+        radius = np.full(len(nearby.unknown), np.inf)
+        found = entries[nearby.unknown[entries] >= 0]
+        radius[found] = PairDistances(keys, keys).exact(found, nearby.unknown[found])
+        full = nearby.cap_distance < radius
+        return cls(
+            np.isfinite(radius) & (radius > 0),
+            # An unknown entry at that distance counts, too.
+            np.where(full, np.nextafter(nearby.cap_distance, np.inf), radius),
+            np.where(full, max_margin, 0),
+            # Nothing is nearer than distance 0. Without any unknown neighbor, all known entries count.
+            np.where(radius > 0, min(known, max_margin), 0).astype(np.uint16),
+        )
 
     def wanted(self, number: int, max_margin: int) -> Wanted:
         """Return what a pass looks for."""
         if number == 0:
-            return Wanted(self.open, self.open & (self.counted < max_margin), self.radius, far_only=True)
-        return Wanted(np.zeros_like(self.open), self.open, self.radius, far_only=False)
+            return Wanted(self.open, self.open & (self.counted < max_margin), self.radius)
+        return Wanted(np.zeros_like(self.open), self.open, self.radius)
 
     def answered(self, number: int, found: Found, max_margin: int) -> Questions:
         """Return the questions that are open after a pass; two passes answer all."""
@@ -148,13 +143,10 @@ class BlockComparison:
     Entries that ask are ordered by radius, largest first, and cut into blocks; the others follow.
 
     :param known: Whether each entry is known.
-    :param lists: The lists of the keys, and which of them have been compared.
     """
 
-    def __init__(
-        self, keys: Vectors, known: NDArray[np.bool_], wanted: Wanted, screening: Screening, lists: NearLists
-    ) -> None:
-        self._known, self._wanted, self._lists = known, wanted, lists
+    def __init__(self, keys: Vectors, known: NDArray[np.bool_], wanted: Wanted, screening: Screening) -> None:
+        self._known, self._wanted = known, wanted
         self._keys, self._pairs = keys, PairDistances(keys, keys)
         self._projections, self._coders = screening.projections, screening.coders
         asks = wanted.unknown | wanted.known
@@ -172,7 +164,7 @@ class BlockComparison:
         ]
         sample = screening.sample(self._order, np.random.default_rng(_SEED))
         self._level = [
-            screening.best_level(self._order[block.part], self._radius[block.part], sample)
+            screening.best_level(self._order[block.part], self._radius[block.part], sample, len(asking))
             for block in self._blocks
             if block.asks
         ]
@@ -216,13 +208,13 @@ class BlockComparison:
         left, right = self._order[rows + row.part.start], self._order[columns + column.part.start]
         # A pair matters for one or both of its entries.
         distances = self._projections.distances(left, self._projections, right)
-        near = (distances <= self._reach[left]) & ~self._done(left, right)
-        near |= (distances <= self._reach[right]) & ~self._done(right, left)
+        near = (distances <= self._reach[left]) & self._matters(left, right)
+        near |= (distances <= self._reach[right]) & self._matters(right, left)
         return rows[near], right[near]
 
-    def _done(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_] | np.bool_:
-        """Return whether pairs need not be compared for their left entries, because they were in near lists."""
-        return self._lists.compared(left, right) if self._wanted.far_only else np.False_
+    def _matters(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether the left entries of pairs want entries like the right ones."""
+        return np.where(self._known[right], self._wanted.known[left], self._wanted.unknown[left])
 
     def _count(
         self, entries: NDArray[np.int64], vectors: NDArray[np.float32], pending: list[_Pairs], found: Found
@@ -239,7 +231,6 @@ class BlockComparison:
         left, right = np.concatenate([one, other]), np.concatenate([other, one])
         distances, radius = np.concatenate([fast, fast]), wanted.radius[left]
         near = distances <= radius * (1 + self._pairs.relative_error)
-        near &= ~self._done(left, right)
         chosen = np.flatnonzero(near & wanted.unknown[left] & ~self._known[right])
         exact = self._pairs.exact(left[chosen], right[chosen])
         # At the same distance as the nearest one found before, it changes nothing.

@@ -21,7 +21,7 @@ from lacuna.datastore import Store
 from lacuna.datastore.inspection import margin_histogram
 from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors
-from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, NearLists, make_lists
+from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
 from lacuna.margin.exact import PASSES, BlockComparison, Found, Questions
 from lacuna.margin.screening import Screening, find_rotation
 from lacuna.margin.storage import (
@@ -49,7 +49,7 @@ _UNDIVIDED = 4096
 _DECISIONS = (4, 8, 16, 32)
 
 # Increase it when saved states of earlier versions become invalid.
-_STATE_VERSION = 3
+_STATE_VERSION = 4
 _STATE, _LISTS = "state", "lists"
 _T = TypeVar("_T", Nearby, Questions, Found, KeyLists)
 
@@ -173,8 +173,7 @@ class _Measurement:
     def approximate(self) -> tuple[NDArray[np.uint16], Agreement]:
         """Return approximate margins, and their agreement with exact ones."""
         nearby = self._compare_lists(self._state.load(_STATE))
-        margin = nearby.margin(self._max_margin)
-        return margin, self._agreement(margin, Questions.after(nearby, self._max_margin))
+        return nearby.margin(self._max_margin), self._agreement(nearby)
 
     def exact(self) -> NDArray[np.uint16]:
         """Return exact margins."""
@@ -182,10 +181,8 @@ class _Measurement:
         if saved is not None and int(saved["stage"]) > 0:
             number, done = int(saved["stage"]) - 1, int(saved["done"])
             return self._answer(_from(Questions, saved), number, _from(Found, saved), done)
-        nearby = self._compare_lists(saved)
-        if self._near_lists.all_compared:
-            return nearby.margin(self._max_margin)
-        return self._answer(Questions.after(nearby, self._max_margin))
+        nearby = self._compare_lists(saved, self._max_margin)
+        return self._answer(self._questions(np.arange(self._store.entries), nearby))
 
     @cached_property
     def _rotation(self) -> torch.Tensor:
@@ -206,26 +203,28 @@ class _Measurement:
             self._state.save(_LISTS, saved)
         return _from(KeyLists, saved)
 
-    @cached_property
-    def _near_lists(self) -> NearLists:
-        return NearLists(self._lists, self._store.known, self._settings.nprobe)
-
-    def _compare_lists(self, saved: Arrays | None) -> Nearby:
-        store, lists = self._store, self._near_lists
+    def _compare_lists(self, saved: Arrays | None, cap: int | None = None) -> Nearby:
+        store, settings = self._store, self._settings
         nearby, done = (Nearby.empty(store.entries), 0) if saved is None else (_from(Nearby, saved), int(saved["done"]))
-        comparison = ListComparison(store.keys, store.mean, store.known, lists, self._max_margin)
+        comparison = ListComparison(
+            store.keys, store.mean, store.known, self._lists, self._screening, settings.nprobe, cap
+        )
 
         def add(number: int, part: Nearby) -> None:
-            nearby.put(lists.members(number), part)
+            nearby.put(comparison.entries(number), part)
 
         def advance(number: int) -> None:
-            self._progress.advance(len(lists.members(number)))
+            self._progress.advance(len(comparison.entries(number)))
 
         self._progress.start("comparing near lists", store.entries, "entries")
-        self._progress.advance(sum(len(lists.members(number)) for number in range(done)))
-        run_and_save(range(done, len(lists)), comparison.run, add, self._saver(0, nearby), advance)
+        self._progress.advance(sum(len(comparison.entries(number)) for number in range(done)))
+        run_and_save(range(done, len(comparison)), comparison.run, add, self._saver(0, nearby), advance)
         self._progress.finish()
         return nearby
+
+    def _questions(self, entries: NDArray[np.int64], nearby: Nearby) -> Questions:
+        store = self._store
+        return Questions.about(entries, nearby, store.keys, int(np.count_nonzero(store.known)), self._max_margin)
 
     def _answer(
         self, questions: Questions, number: int = 0, found: Found | None = None, done: int = 0, saving: bool = True
@@ -238,7 +237,7 @@ class _Measurement:
         while questions.open.any():
             store, found = self._store, found or Found.empty(self._store.entries)
             wanted = questions.wanted(number, self._max_margin)
-            comparison = BlockComparison(store.keys, store.known, wanted, self._screening, self._near_lists)
+            comparison = BlockComparison(store.keys, store.known, wanted, self._screening)
             save = self._saver(number + 1, questions, found) if saving else _save_nothing
             self._run_pass(PASSES[number], comparison, found, done, save)
             questions = questions.answered(number, found, self._max_margin)
@@ -270,13 +269,13 @@ class _Measurement:
 
         return save
 
-    def _agreement(self, margin: NDArray[np.uint16], questions: Questions) -> Agreement:
+    def _agreement(self, nearby: Nearby) -> Agreement:
         """Compare approximate margins with exact ones on a sample."""
         known, entries = self._store.known, self._store.entries
         rng = np.random.default_rng(self._settings.seed)
         sample = rng.choice(entries, size=min(entries, self._settings.sample), replace=False)
-        exact = self._answer(questions.only(sample), saving=False)[sample]
-        found, known = margin[sample], known[sample]
+        exact = self._answer(self._questions(sample, nearby), saving=False)[sample]
+        found, known = nearby.margin(self._max_margin)[sample], known[sample]
         same = {str(least): (found >= least) == (exact >= least) for least in _DECISIONS}
         return Agreement(
             entries=len(sample),

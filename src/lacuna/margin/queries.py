@@ -52,6 +52,7 @@ class _QueryComparison:
         self._vectors = CenteredVectors(vectors, store.mean)
         self._queries = Projections(self._vectors, len(queries), rotation)
         self._pairs = PairDistances(vectors, store.keys)
+        self._count = len(queries)
         self._known, self._unknown = store.known, np.flatnonzero(~store.known)
         self._sample = self._screening.sample(np.arange(store.entries), rng)
 
@@ -83,7 +84,7 @@ class _QueryComparison:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
         """Return query, entry and float32 distance of all pairs that may be within the radius."""
         screening, ids = self._screening, np.arange(part.start, part.stop)
-        level = screening.best_level(ids, radius, self._sample, self._vectors)
+        level = screening.best_level(ids, radius, self._sample, self._count, self._vectors)
         coder, codes = screening.coders[level], screening.codes(level)
         left = coder.left_side(coder.encode(self._vectors.gather(ids)), radius, screening.projections.longest)
         found = []

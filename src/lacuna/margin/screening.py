@@ -104,12 +104,14 @@ class Screening:
         ids: NDArray[np.int64],
         thresholds: NDArray[np.float64],
         sample: list[torch.Tensor],
+        uses: int,
         vectors: CenteredVectors | None = None,
     ) -> int:
         """Choose the coder with the lowest cost on a sample: wider codes rule out more pairs.
 
         :param ids: Rows of the left side.
         :param thresholds: Squared distances.
+        :param uses: Number of rows that share the cost of new codes of all keys.
         :param vectors: The vectors of the left side; by default the keys.
         """
         tried = np.linspace(0, len(ids) - 1, min(_ROWS_TRIED, len(ids))).astype(np.int64)
@@ -117,8 +119,10 @@ class Screening:
         cheapest, best = np.inf, 0
         for level, (coder, right) in enumerate(zip(self.coders, sample, strict=True)):
             product = costs().pair + costs().product * coder.columns
+            if level not in self._codes:
+                product += costs().encoding * self._keys.dimension * coder.width / uses
             if product >= cheapest:
-                break
+                continue
             left = coder.left_side(coder.encode(rows), thresholds[tried], longest)
             share = len(passing(left, right)[0]) / (len(left) * len(right))
             cost = product + costs().passing * share

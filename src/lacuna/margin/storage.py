@@ -38,7 +38,7 @@ _LARGEST = int(np.iinfo(np.uint16).max)
 class Approximate:
     """Settings of approximate margins.
 
-    :param nprobe: Number of lists that each list is compared with, including itself.
+    :param nprobe: Number of lists that each entry is compared with.
     :param lists: Number of lists; by default four times the square root of the number of entries.
     :param seed: Seed of the lists, and of the sample that is compared with exact margins.
     :param sample: Number of entries in this sample.

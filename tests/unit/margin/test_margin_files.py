@@ -24,7 +24,7 @@ NEARBY = Approximate(nprobe=2, lists=10, sample=300)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(measurement, "NEARBY", NEARBY)
     monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
-    monkeypatch.setattr("lacuna.margin.approximate.LISTS_TOGETHER", 1)
+    monkeypatch.setattr("lacuna.margin.approximate.BLOCK", 64)
     return make_store(tmp_path / "store", KEYS, KNOWN)
 
 

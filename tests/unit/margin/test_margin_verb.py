@@ -52,7 +52,7 @@ def test_approximate(store: Store) -> None:
     assert "have the exact margin" in run(store.path, "--approximate", "--probes", 1)
     content = json.loads(run(store.path, "--approximate", "--json"))
     assert content["approximate"]["probes"] == 32
-    assert content["agreement"]["equal"] == 1.0
+    assert 0.8 < content["agreement"]["equal"] < 1  # all lists are searched, but codes are rounded
 
 
 @pytest.mark.parametrize(
