@@ -78,19 +78,21 @@ class System:
     """A system under test: takes texts and a batch size, returns translations and their number of tokens.
 
     :param clock: Of its parts, where they are known.
+    :param min_sentences: See ``pool_for``.
     """
 
     name: str
     run: Callable[[Sequence[str], int], tuple[list[str], int]]
     clock: Clock = field(default_factory=Clock)
     note: Callable[[], str] = lambda: ""
+    min_sentences: int = 8
 
     def shares(self, seconds: float, sentences: int, batch: int) -> dict[str, float]:
         """Return the shares of time spent in the model, the search, the interpolation and the rest."""
         spent = self.clock.seconds
         if not spent:
             return {}
-        whole = seconds * pool_for(sentences, batch).workers
+        whole = seconds * pool_for(sentences, batch, self.min_sentences).workers
         search, model = spent.get("search", 0.0), spent["model"] + spent["projection"]
         mixing = spent["scoring"] - spent["projection"] - search if "scoring" in spent else 0.0
         parts = {"model": model, "search": search, "mixing": mixing}
@@ -118,7 +120,7 @@ def of_lacuna(
         count = translator.search_count
         return f"searched {count.searched / count.rows:.0%}" if more.get("gate") and count.rows else ""
 
-    return System(name, run, clock, note)
+    return System(name, run, clock, note, translator._plain.min_sentences)
 
 
 def of_transformers(model: Model) -> System:

@@ -20,20 +20,19 @@ from lacuna.decoding.search import BatchCapacity, longest_first, search_blocks
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import WorkerPool
 
-# A worker that could have larger batches gets at least this many sentences: larger batches are more efficient.
-_MIN_SENTENCES = 8
-
 # Maximum number of sentences that a worker takes at a time. Backpointers of all of them are kept until the last ends.
 _MAX_PART = 1024
 
 
-def pool_for(sentences: int, batch_size: int) -> WorkerPool:
+def pool_for(sentences: int, batch_size: int, min_sentences: int = 8) -> WorkerPool:
     """Divide the threads of this process among as many workers as can be kept busy.
 
     :param batch_size: Maximum number of sentences in a worker's batch.
+    :param min_sentences: A worker gets at least this many sentences, or a full batch if that is smaller: with fewer, a
+        batch on several threads is faster than several batches on one thread each.
     """
     threads = torch.get_num_threads()
-    workers = max(1, min(threads, sentences // min(batch_size, _MIN_SENTENCES)))
+    workers = max(1, min(threads, sentences // min(batch_size, min_sentences)))
     return WorkerPool(workers, threads // workers)
 
 

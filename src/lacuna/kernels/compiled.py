@@ -205,7 +205,7 @@ def _run_tile(
 # Loops rather than assignments of whole arrays: numba takes seconds to compile each of those.
 @_compiled
 def _copy(values: Floats, start: int, out: Floats) -> None:
-    """Copy as many numbers as there is room for."""
+    """Copy numbers from ``start`` on, until the output is full."""
     for place in range(len(out)):
         out[place] = values[start + place]
 
@@ -288,7 +288,7 @@ def _attend(query: Floats, keys: Floats, values: Floats, places: Integers, weigh
     :param query: (heads, size), as ``out``.
     :param keys: (tokens, heads, size), as ``values``.
     :param places: The tokens to attend to.
-    :param weights: Room for one number for each of them.
+    :param weights: A buffer with a number for each of them.
     """
     heads, size = query.shape
     scale = np.float32(1.0) / np.sqrt(np.float32(size))
@@ -350,7 +350,7 @@ def _embed(
 
 
 @_compiled
-def _room(rows: int, layers: Layers) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+def _buffers(rows: int, layers: Layers) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Allocate the states, a copy, the output of attention, that of the joined projections, and the wide states."""
     width = layers.own_out.bias.shape[1]
     x, y = np.zeros((rows, width), np.float32), np.zeros((rows, width), np.float32)
@@ -361,7 +361,7 @@ def _room(rows: int, layers: Layers) -> tuple[Floats, Floats, Floats, Floats, Fl
 
 @_compiled
 def _enter_block(x: Floats, norm: Floats, norm_first: bool, eps: float, y: Floats) -> Floats:
-    """Return the input of a block: the states, or their norm, for which ``y`` has room."""
+    """Return the input of a block: the states, or their norm, for which ``y`` is the buffer."""
     if norm_first:
         _normalize(x, norm, eps, y)
         return y
@@ -418,7 +418,7 @@ def encode(
     """
     rows, width = len(tokens), table.shape[1]
     heads, _, norm_first, eps = encoder.settings
-    x, y, attended, made, wide = _room(rows, encoder)
+    x, y, attended, made, wide = _buffers(rows, encoder)
     shape = heads, width // heads
     keys, values = np.empty((rows, *shape), np.float32), np.empty((rows, *shape), np.float32)
     weights, everything = np.empty(rows, np.float32), np.arange(rows)
@@ -474,7 +474,7 @@ def decode(
     """
     rows, width = len(tokens), table.shape[1]
     heads, _, norm_first, eps = decoder.settings
-    x, y, attended, made, wide = _room(rows, decoder)
+    x, y, attended, made, wide = _buffers(rows, decoder)
     weights = np.empty(max(slots.shape[1], source.shape[2]), np.float32)
     everything = np.arange(source.shape[2])
     shape = heads, width // heads
@@ -499,7 +499,7 @@ def decode(
         keys, values = source[layer, 0], source[layer, 1]
         for row in range(rows):
             places = everything[source_places[row, 0] : source_places[row, 1]]
-            _copy(attended[row], 0, made[row, :width])  # its room is free now
+            _copy(attended[row], 0, made[row, :width])  # not needed any more
             query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
             _attend(query, keys, values, places, weights, out)
         _leave_block(attended, decoder.cross_out, layer, decoder.norms[layer, 1], norm_first, eps, x, y)
@@ -549,8 +549,8 @@ def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
 
     If fewer than ``k`` are larger than minus infinity, others follow; NaN counts as infinity in such a row.
 
-    :param values: Room for the numbers: (rows, k).
-    :param columns: Room for their columns: (rows, k).
+    :param values: Output: (rows, k).
+    :param columns: Output: the column of each, (rows, k).
     """
     width = x.shape[1]
     for row in range(len(x)):

@@ -148,7 +148,7 @@ class CompiledCache:
         longest = int(self._lengths.max())
         self._slots = _widened(self._slots[chosen, :longest], longest)
         if self._used + len(chosen) > self._cache.shape[2]:
-            self._make_room()
+            self._free_slots()
         ends = self._used + len(chosen)
         self._slots[np.arange(len(chosen)), self._lengths - 1] = np.arange(self._used, ends)
         self._used = ends
@@ -158,7 +158,7 @@ class CompiledCache:
             )
         )
 
-    def _make_room(self) -> None:
+    def _free_slots(self) -> None:
         """Move the slots that rows still use into a new cache, at least half of which is free."""
         filled = np.arange(self._slots.shape[1]) < self._lengths[:, None] - 1
         live, places = np.unique(self._slots[filled], return_inverse=True)
@@ -243,7 +243,7 @@ def _norms(modules: Sequence[nn.LayerNorm], hf: PreTrainedModel) -> Floats:  # (
 
 
 def _widened(slots: Integers, width: int) -> Integers:
-    """Copy lists of slots, with room for more."""
+    """Copy lists of slots into longer ones."""
     wide = np.zeros((len(slots), width), np.int64)
     wide[:, : slots.shape[1]] = slots
     return wide

@@ -42,9 +42,11 @@ class _Engine(Protocol):
     """Runs a model: its encoder, decoder steps and output projection.
 
     :ivar joins: Whether caches with rows of different lengths can be joined.
+    :ivar min_sentences: Number of sentences from which on a thread of their own is faster than a part of each product.
     """
 
     joins: bool
+    min_sentences: int
 
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
         """Encode the sources and decode the forced start of each translation."""
@@ -90,6 +92,11 @@ class ModelScorer:
     def joins(self) -> bool:
         """Whether continuous batching is possible; the rows of a transformers cache all have the same length."""
         return self._engine.joins
+
+    @property
+    def min_sentences(self) -> int:
+        """Number of sentences from which on a thread of their own is faster than a part of each product."""
+        return self._engine.min_sentences
 
     @torch.inference_mode()
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
@@ -141,6 +148,7 @@ class _CompiledEngine:
     """All by compiled kernels."""
 
     joins = True
+    min_sentences = 1
 
     def __init__(self, model: Model, compiled: CompiledModel) -> None:
         self._start_ids, self._compiled = model.start_ids, compiled
@@ -160,6 +168,8 @@ class _TorchEngine:
 
     :param decoder: ``None`` for that of transformers.
     """
+
+    min_sentences = 8
 
     def __init__(self, model: Model, decoder: FastDecoder | None, int8: bool) -> None:
         self._model, self._decoder = model, decoder

@@ -135,7 +135,7 @@ class Translator:
         sources = self._truncated([offset + number for number in written], encoded)
         scorer = self._plain if self._scorer is None else self._scorer
         on_cpu = self.model.device.type == "cpu"
-        pool = pool_for(len(sources), batch_size) if on_cpu else None
+        pool = pool_for(len(sources), batch_size, self._plain.min_sentences) if on_cpu else None
         decoding = decode_blocks(
             scorer, sources, self.beam, blocks, BatchCapacity(batch_size), pool=pool, on_finished=progress.advance
         )

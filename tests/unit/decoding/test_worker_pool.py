@@ -70,9 +70,11 @@ def test_no_more_workers_than_have_enough_to_do(
     torch.set_num_threads(threads)
     try:
         pool = pool_for(sentences, batch_size)
+        one_each = pool_for(sentences, batch_size, min_sentences=1)
     finally:
         torch.set_num_threads(before)
     assert (pool.workers, pool.threads) == (workers, each)
+    assert one_each.workers == max(1, min(threads, sentences))
 
 
 def test_decoding_with_a_pool_keeps_the_order() -> None:
