@@ -85,7 +85,7 @@ class Questions:
 
     :param open: Whether the margin is open.
     :param radius: Distance within which to look: that of the nearest unknown entry found so far, or less.
-    :param counted: ``max_margin`` if so many known entries are known to be within the radius, otherwise 0.
+    :param counted: ``max_margin`` if at least this number of known entries is within the radius, otherwise 0.
     :param margin: The margin, where it is not open.
     """
 
