@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.index.distances import EPSILON, CenteredVectors
-from lacuna.workers import WorkerPool
+from lacuna.workers import WorkerPool, one_thread
 
 # Numbers of leading components. Up to 768, sums of products are below 2^24, where float32 is exact, too.
 WIDTHS = (32, 64, 128, 256, 512, 768)
@@ -65,8 +65,8 @@ class Coder:
 
     def __init__(self, rotation: torch.Tensor, width: int, sample: torch.Tensor, rng: np.random.Generator) -> None:
         self.width = width
-        turn = np.linalg.qr(rng.normal(size=(width, width))).Q
-        self._directions = rotation[:, :width] @ torch.from_numpy(turn)
+        turn: torch.Tensor = torch.linalg.qr(torch.from_numpy(rng.normal(size=(width, width)))).Q
+        self._directions = rotation[:, :width] @ turn
         self._length = width + (width < len(rotation))  # of a code
         self._usual_rest = 0.0
         values = self._values(sample)
@@ -182,6 +182,7 @@ def _digits(values: NDArray[np.int64], count: int) -> torch.Tensor:  # (values, 
     return torch.from_numpy(digits)
 
 
+@one_thread()
 def make_coders(rotation: torch.Tensor, sample: torch.Tensor, rng: np.random.Generator) -> list[Coder]:
     """Return coders with more and more leading components."""
     dimension = len(rotation)

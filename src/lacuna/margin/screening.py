@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lacuna.index.distances import CenteredVectors, sum_error
 from lacuna.margin.codes import ROWS_AT_ONCE, Codes, costs, make_coders, passing
-from lacuna.workers import WorkerPool
+from lacuna.workers import WorkerPool, one_thread
 
 _KEPT = 128  # components that are kept in float32
 _TRAINING_ROWS, _CODER_ROWS = 20_000, 8192
@@ -23,6 +23,7 @@ _STRETCH = 1 + 1e-5  # computed directions are not exactly orthonormal; their er
 _SEED = 1  # of what affects the speed only
 
 
+@one_thread()
 def find_rotation(keys: CenteredVectors, rows: int, rng: np.random.Generator) -> torch.Tensor:  # (dimension, dimension)
     """Return all principal components of a sample of the keys in float64, one in each column."""
     sample = _draw(keys, rows, _TRAINING_ROWS, rng)
@@ -93,12 +94,14 @@ class Screening:
             self._codes[level] = self.coders[level].encode_all(self._keys, self._rows)
         return self._codes[level]
 
+    @one_thread()
     def sample(self, ids: NDArray[np.int64], rng: np.random.Generator) -> list[torch.Tensor]:
         """Return right sides of a sample of keys, by all coders."""
         drawn = rng.choice(ids, size=min(len(ids), _COLUMNS_TRIED), replace=False)
         vectors = self._keys.gather(drawn)
         return [coder.encode(vectors).right for coder in self.coders]
 
+    @one_thread()
     def best_level(
         self,
         ids: NDArray[np.int64],
