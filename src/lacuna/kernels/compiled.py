@@ -2,8 +2,9 @@
 
 A decoder step consists of dozens of small operations. Called one by one from Python, they spend most of their time on
 overhead, and threads wait for each other to start the next one. A kernel runs a whole step in one call and releases
-the GIL. The first call compiles it for this processor and caches the result on disk. Knows arrays only: nothing of
-models or searches.
+the GIL. The first call compiles it for this processor and caches the result on disk. All kernels are in this file: a
+cached kernel is compiled again if its own file has changed, but not if one that it calls has changed in another file.
+Knows arrays only: nothing of models or searches.
 """
 
 from __future__ import annotations
