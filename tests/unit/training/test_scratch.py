@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 from transformers import MarianMTModel, MarianTokenizer
 
 from lacuna.errors import SettingError, TrainingError
 from lacuna.models.loading import load_model
 from lacuna.models.training import Shape, TrainingReport, TrainSettings, WeightedCorpus, train_model
+from lacuna.models.training.loop import TrainingLoop
 from lacuna.progress import Silent
 from lacuna.records import Languages, Origin, SentencePair
 from made_up import make_pairs
@@ -94,6 +97,21 @@ def test_same_seed_same_weights_and_another_seed_others(tmp_path: Path) -> None:
     first, same, other = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
     assert all(torch.equal(first[key], same[key]) for key in first)
     assert not all(torch.equal(first[key], other[key]) for key in first)
+
+
+def test_each_further_run_sees_the_pairs_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    batches = TrainingLoop._batches
+
+    def recording(loop: TrainingLoop) -> Iterator[NDArray[np.int64]]:
+        seen.append(loop.counters.epoch)
+        return batches(loop)
+
+    monkeypatch.setattr(TrainingLoop, "_batches", recording)
+    run(tmp_path / "model", replace(TINY, steps=2))
+    for _ in range(2):
+        run(tmp_path / "model", replace(TINY, steps=2, learning_rate=1e-5), go_on=True)
+    assert seen == [0, 1, 2]
 
 
 def test_continue_keeps_the_vocabulary_and_starts_from_the_weights(tmp_path: Path) -> None:

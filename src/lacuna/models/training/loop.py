@@ -191,11 +191,14 @@ def learning_rate_factor(step: int, finished: float, warmup_steps: float, decay_
 
 
 class TrainingLoop:
-    """One run in one folder; :meth:`train` resumes it from its last checkpoint, if there is one."""
+    """One run in one folder; :meth:`train` resumes it from its last checkpoint, if there is one.
 
-    def __init__(self, recipe: TrainingRecipe, folder: Path) -> None:
+    :param first_epoch: Number of the first epoch, which determines the order of the pairs.
+    """
+
+    def __init__(self, recipe: TrainingRecipe, folder: Path, first_epoch: int = 0) -> None:
         self.recipe = recipe
-        self.counters = Counters()
+        self.counters = Counters(epoch=first_epoch)
         self.epoch_steps = len(recipe.epoch_batches(0))
         self._folder = folder
         self._state, self._log = folder / "state.safetensors", folder / "log.jsonl"

@@ -23,7 +23,7 @@ from lacuna.models.training.data import PairSet, encode_pairs, join_pairs, load_
 from lacuna.models.training.loop import AverageLast, TrainingLoop, TrainingRecipe
 from lacuna.models.training.loss import marian_forward
 from lacuna.models.training.network import copy_weights, count_parameters, load_network, make_network, make_optimizer
-from lacuna.models.training.publishing import publish_network
+from lacuna.models.training.publishing import publish_network, read_runs
 from lacuna.models.training.settings import TrainSettings
 from lacuna.models.training.vocabulary import Vocabulary, check_tokenization, open_vocabulary, prepare_vocabulary
 from lacuna.progress import SILENT, Progress
@@ -102,7 +102,8 @@ def train_model(
         held = _encode(dev(), vocabulary, settings, "dev", progress)
     torch.manual_seed(settings.seed)
     network = _start_network(into, vocabulary, settings, go_on, start_from)
-    run = TrainingLoop(_recipe(network, train, held, settings), folder)
+    # Further training with the same seed would otherwise see the pairs of the run before, in the same order.
+    run = TrainingLoop(_recipe(network, train, held, settings), folder, len(read_runs(into)) if go_on else 0)
     perplexity = run.train(progress)
     counters = run.counters
     report = TrainingReport(
