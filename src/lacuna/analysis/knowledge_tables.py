@@ -136,10 +136,11 @@ def index_sizes(stores: Mapping[str, Store]) -> Table:
         sizes = (keys if made.data is None else made.data.bytes, paper_index_bytes(store.entries, store.dimension))
         whole = whole or sizes
         saved = [1 - size / max(1, most) if rows else None for size, most in zip(sizes, whole, strict=True)]
-        rows.append((name, store.entries, made.kind, sizes[0] / _MIB, saved[0], sizes[1] / _MIB, saved[1]))
+        rows.append((name, store.entries, keys / _MIB, made.kind, sizes[0] / _MIB, saved[0], sizes[1] / _MIB, saved[1]))
     columns = (
         Column("store"),
         Column("entries", "count"),
+        Column("keys MiB", "number", 1),
         Column("index"),
         Column("MiB", "number", 1, help="Size of the index; for exact search, the size of the keys."),
         Column("saved", "share", help="Compared with the first row."),

@@ -2,21 +2,25 @@
 
 from lacuna.evaluation.comet import CometScorer, SegmentScorer, SegmentScores
 from lacuna.evaluation.file_evaluation import evaluate_files
-from lacuna.evaluation.scores import Score, SystemScore, evaluate_systems, share_at_least
+from lacuna.evaluation.scores import RunsDifference, Score, SystemScore, compare_runs, evaluate_systems
 from lacuna.evaluation.significance import bleu_of_sums, decline_p, resample_means, resample_sums, two_sided_p
+from lacuna.evaluation.terms import TermAccuracy, term_accuracy
 
 __all__ = [
     "CometScorer",
+    "RunsDifference",
     "Score",
     "SegmentScorer",
     "SegmentScores",
     "SystemScore",
+    "TermAccuracy",
     "bleu_of_sums",
+    "compare_runs",
     "decline_p",
     "evaluate_files",
     "evaluate_systems",
     "resample_means",
     "resample_sums",
-    "share_at_least",
+    "term_accuracy",
     "two_sided_p",
 ]

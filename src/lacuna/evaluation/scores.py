@@ -6,7 +6,7 @@ The bootstrap is in :mod:`lacuna.evaluation.significance`, COMET in :mod:`lacuna
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -198,30 +198,56 @@ def compare(
     return compared
 
 
-def share_at_least(
+@dataclass(frozen=True, slots=True)
+class RunsDifference:
+    """The difference in BLEU between two systems, each the mean of its runs.
+
+    :param bleu: BLEU of the one minus BLEU of the other.
+    :param low: Lower bound of the 95 % confidence interval of ``bleu``.
+    :param high: Upper bound.
+    :param at_least: Share of the bootstrap samples in which the one has at least the BLEU of the other.
+    """
+
+    bleu: float
+    low: float
+    high: float
+    at_least: float
+
+
+def compare_runs(
     references: Sequence[str],
     systems: Mapping[str, Sequence[Sequence[str]]],
     *,
     target_language: str | None = None,
     samples: int = SAMPLES,
     seed: int = SEED,
-) -> dict[str, dict[str, float]]:
-    """Compare systems with several runs each: the share of bootstrap samples in which one is at least as good.
+) -> dict[str, dict[str, RunsDifference]]:
+    """Compare systems with several runs each by the mean BLEU of their runs, with a paired bootstrap over segments.
 
-    The statistics of a segment are summed over the runs before resampling, so repeating a run does not make a
-    difference more significant.
+    Repeating a run does not make a difference more significant. The interval is about other test sentences, not about
+    other seeds: all samples have the same runs.
 
-    :param systems: Translations of each run by the name of the system; all systems have the same number of runs.
-    :return: ``[one][other]``: the share of samples in which ``one`` has at least the BLEU of ``other``.
+    :param systems: Translations of each run by the name of the system.
+    :return: ``[one][other]``: the difference of ``one`` from ``other``.
     """
     check_draws(samples, seed)
     language = _main_language(references, target_language)
-    statistics = [
-        np.sum([_bleu_statistics(references, lines, language) for lines in runs], axis=0) for runs in systems.values()
-    ]
-    sums = resample_sums(np.hstack(statistics), samples, seed)
-    sampled = dict(zip(systems, map(bleu_of_sums, np.split(sums, len(statistics), axis=1)), strict=True))
-    return {one: {other: decline_p(sampled[other], sampled[one]) for other in sampled} for one in sampled}
+    means, sampled = {}, {}
+    for name, runs in systems.items():
+        statistics = [_bleu_statistics(references, lines, language) for lines in runs]
+        means[name] = np.mean([bleu_of_sums(part.sum(axis=0, keepdims=True))[0] for part in statistics])
+        # The same seed draws the same segments for every system, which makes the comparison paired.
+        sums = resample_sums(np.hstack(statistics), samples, seed)
+        sampled[name] = np.mean([bleu_of_sums(part) for part in np.split(sums, len(runs), axis=1)], axis=0)
+    return {one: {other: _difference(means, sampled, one, other) for other in systems} for one in systems}
+
+
+def _difference(
+    means: Mapping[str, np.floating[Any]], sampled: Mapping[str, NDArray[np.float64]], one: str, other: str
+) -> RunsDifference:
+    low, high = np.percentile(sampled[one] - sampled[other], [2.5, 97.5])
+    at_least = decline_p(sampled[other], sampled[one])
+    return RunsDifference(float(means[one] - means[other]), float(low), float(high), at_least)
 
 
 def with_comet(
@@ -278,6 +304,12 @@ def _main_language(references: Sequence[str], target_language: str | None) -> st
         got = f"the target language is {language}" if language else "no target language"
         raise EvaluationError(f"references: mostly Chinese or Japanese characters, but {got}; give --target zh or ja")
     return language
+
+
+def word_splitter(references: Sequence[str], target_language: str | None) -> Callable[[str], list[str]]:
+    """Return a function that splits a text into words as BLEU does, without those that are only punctuation."""
+    tokenize = _bleu(_main_language(references, target_language)).tokenizer
+    return lambda text: [word for word in tokenize(text).split() if any(map(str.isalnum, word))]
 
 
 def _metrics(references: Sequence[str], language: str) -> tuple[BLEU, CHRF, TER]:

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from lacuna.analysis.tables import Table
-from lacuna.reproduction.comparison import COMPARED, REVERSE, ComparisonResults
+from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, ComparisonResults
 from lacuna.reproduction.paper_tables import TITLES, bleus
 
 Verdict = Literal["holds", "within noise", "does not hold", "not measured"]
@@ -54,6 +54,7 @@ def check_claims(results: ComparisonResults, accuracy: Table, unknown_below_four
             _verdict(unknown_below_four >= _MIN_UNKNOWN_SHARE),
             f"{unknown_below_four:.1%}",
         ),
+        _without_loss(results),
         *(_plac_beats(results, name) for name in COMPARED if name not in ("plac", REVERSE)),
         _reverse(results),
     ]
@@ -94,25 +95,38 @@ def _verdict(holds: bool) -> Verdict:
     return "holds" if holds else "does not hold"
 
 
+def _without_loss(results: ComparisonResults) -> CheckedClaim:
+    """Check the paper's main claim: PLAC is not significantly below the whole memory."""
+    means, difference = _means(results), results.differences["plac"][WHOLE]
+    rank = 1 + sum(means[name] > means["plac"] for name in COMPARED)
+    figures = f"{difference.bleu:+.2f} BLEU (95 % interval {difference.low:+.2f} to {difference.high:+.2f}; "
+    figures += f"{_seeds(results)}); PLAC is number {rank} of {len(COMPARED)} methods"
+    claim = f"PLAC drops {results.ratio:.0%} of the entries without a significant loss"
+    return CheckedClaim(claim, _verdict(difference.at_least >= _LEVEL), figures)
+
+
 def _plac_beats(results: ComparisonResults, other: str) -> CheckedClaim:
-    means, at_least = _means(results), results.at_least
-    if at_least[other]["plac"] < _LEVEL:
+    means, difference = _means(results), results.differences["plac"][other]
+    as_good = results.differences[other]["plac"].at_least
+    if as_good < _LEVEL:
         verdict: Verdict = "holds"
     else:
-        verdict = "does not hold" if at_least["plac"][other] < _LEVEL else "within noise"
+        verdict = "does not hold" if difference.at_least < _LEVEL else "within noise"
     name = TITLES[other].lower()
     figures = f"PLAC {means['plac']:.2f}, {name} {means[other]:.2f} BLEU ({_seeds(results)})"
-    against = f"{name} is as good in {at_least[other]['plac']:.1%} of bootstrap samples"
+    against = f"{difference.bleu:+.2f} (95 % interval {difference.low:+.2f} to {difference.high:+.2f})"
     return CheckedClaim(f"PLAC beats {name} pruning at equal ratio", verdict, f"{figures}; {against}")
 
 
 def _reverse(results: ComparisonResults) -> CheckedClaim:
-    means, at_least = _means(results), results.at_least
+    means, differences = _means(results), results.differences
     others = [name for name in COMPARED if name != REVERSE]
-    if all(at_least[REVERSE][name] < _LEVEL for name in others):
+    if all(differences[REVERSE][name].at_least < _LEVEL for name in others):
         verdict: Verdict = "holds"
+    elif any(differences[name][REVERSE].at_least < _LEVEL for name in others):
+        verdict = "does not hold"
     else:
-        verdict = "does not hold" if any(at_least[name][REVERSE] < _LEVEL for name in others) else "within noise"
+        verdict = "within noise"
     listed = ", ".join(
         f"{TITLES[name].lower()} {means[name]:.2f}" for name in sorted(means, key=lambda name: means[name])
     )

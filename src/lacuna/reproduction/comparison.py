@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from lacuna.evaluation import RunsDifference, TermAccuracy
 from lacuna.fitting import FitAdaptive, FitKster, Fitter, FitVanilla
 from lacuna.margin import read_margins
 from lacuna.pruning import AllKnown, Plac, Pruner, make_pruner
 from lacuna.reproduction.experiment import draw
-from lacuna.reproduction.systems import CachedMemory, ExperimentSteps, Scores, Shares, System
+from lacuna.reproduction.systems import CachedMemory, Differences, ExperimentSteps, SafeRatio, Scores, System
 
 BASE, WHOLE, REVERSE = "base", "whole", "reverse"
 # The pruning methods of the main comparison.
@@ -44,15 +45,29 @@ class SystemResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SafeResult:
+    """The safe ratio of PLAC, chosen on dev, on the test set.
+
+    :param difference: Difference of the pruned from the whole memory on test, over all seeds.
+    :param memory: The pruned memory of the first seed.
+    """
+
+    choice: SafeRatio
+    difference: RunsDifference
+    memory: CachedMemory
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonResults:
     """The results of all systems.
 
     :param ratio: Share of the entries dropped in the main comparison.
     :param asked: The ratio in the experiment file.
     :param main: Base, fine-tuned models, the whole memory, and every pruning method with the first seed.
-    :param seeds: The pruning methods with every seed.
-    :param at_least: ``[one][other]``: the share of bootstrap samples in which pruning method ``one``, over all seeds,
-        has at least the BLEU of ``other``.
+    :param terms: Accuracy of the systems of ``main`` on the words that the memory changes.
+    :param seeds: The whole memory and the pruning methods with every seed.
+    :param differences: ``[one][other]``: the difference between two systems of ``seeds``, each over all seeds.
+    :param safe: The largest safe ratio; ``None`` if every ratio loses on dev.
     :param variants: Combiners with the whole and with the pruned memory.
     :param by_k: Adaptive kNN-MT by k, with the whole and with the pruned memory.
     :param curve: On dev: pruning methods by ratio; the first is the whole memory.
@@ -61,8 +76,10 @@ class ComparisonResults:
     ratio: float
     asked: float
     main: list[SystemResult]
+    terms: TermAccuracy
     seeds: list[SystemResult]
-    at_least: Shares
+    differences: Differences
+    safe: SafeResult | None
     variants: list[SystemResult]
     by_k: list[SystemResult]
     curve: list[SystemResult]
@@ -92,9 +109,11 @@ class Comparison:
         return ComparisonResults(
             ratio=self._ratio,
             asked=self._settings.ratio,
-            main=self._main(),
-            seeds=self._compare(self._by_seed(), "test", repeats)[1:],
-            at_least=self._compare_runs(repeats),
+            main=self._compare(self._main(), "test"),
+            terms=self._terms(),
+            seeds=self._compare(self._by_seed(), "test", repeats),
+            differences=self._compare_runs(repeats),
+            safe=self._safe(),
             variants=self._variants(pruned),
             by_k=self._by_k(pruned),
             curve=self._curve(),
@@ -117,29 +136,52 @@ class Comparison:
     def _system(self, memory: CachedMemory, fitter: Fitter | None = None, seed: int | None = None) -> System:
         return System(memory, fitter or self._adaptive(), self._first_seed if seed is None else seed)
 
-    def _main(self) -> list[SystemResult]:
+    def _main(self) -> dict[tuple[str, str], System]:
         systems = {WHOLE: self._system(self._whole), BASE: System()}
         for method in self._steps.experiment.finetune.methods:
             systems[f"finetuned, {method}"] = System(model=self._steps.finetune(method).key)
         for name in COMPARED:
             systems[name] = self._system(self._pruned(name, self._ratio, self._first_seed))
         systems["all_known"] = self._system(self._steps.prune(self._whole, AllKnown(), None, self._first_seed))
-        return self._compare({(name, ""): system for name, system in systems.items()}, "test")
+        return {(name, ""): system for name, system in systems.items()}
+
+    def _terms(self) -> TermAccuracy:
+        test = self._steps.sentences["test"]
+        texts = {name: self._steps.translate(name, system, test) for (name, _), system in self._main().items()}
+        return self._steps.term_accuracy(BASE, WHOLE, texts, test)
 
     def _by_seed(self) -> dict[tuple[str, str], System]:
-        systems = {(WHOLE, ""): self._system(self._whole)}
-        for seed in self._steps.experiment.seeds:
+        seeds = self._steps.experiment.seeds
+        systems = {(WHOLE, str(seed)): self._system(self._whole, seed=seed) for seed in seeds}
+        for seed in seeds:
             for name in COMPARED:
                 systems[(name, str(seed))] = self._system(self._pruned(name, self._ratio, seed), seed=seed)
         return systems
 
-    def _compare_runs(self, repeats: int | None) -> Shares:
+    def _compare_runs(self, repeats: int | None) -> Differences:
         sentences, systems = draw(self._steps.sentences["test"], repeats), self._by_seed()
         texts = {
             name: [self._steps.translate(" ".join(key), systems[key], sentences) for key in systems if key[0] == name]
-            for name in COMPARED
+            for name in (WHOLE, *COMPARED)
         }
         return self._steps.compare_runs(texts, sentences)
+
+    def _safe(self) -> SafeResult | None:
+        """Choose the safe ratio on dev, and confirm it on test with every seed."""
+        choice = self._steps.choose_pruning(self._whole)
+        if choice is None:
+            return None
+        test, seeds = self._steps.sentences["test"], self._steps.experiment.seeds
+        pruned = [self._pruned("plac", choice.ratio, seed, choice.min_margin) for seed in seeds]
+        systems = {WHOLE: [self._whole] * len(seeds), "plac": pruned}
+        texts = {
+            name: [
+                self._steps.translate(name, self._system(memory, seed=seed), test)
+                for memory, seed in zip(memories, seeds, strict=True)
+            ]
+            for name, memories in systems.items()
+        }
+        return SafeResult(choice, self._steps.compare_runs(texts, test)["plac"][WHOLE], pruned[0])
 
     def _variants(self, pruned: CachedMemory) -> list[SystemResult]:
         fitters: dict[str, Fitter] = {"adaptive": self._adaptive(), "vanilla": FitVanilla(), "kster": FitKster()}
@@ -162,7 +204,7 @@ class Comparison:
         """Translate part of dev with memories of increasing pruning ratio."""
         systems = {(WHOLE, ""): self._system(self._whole)}
         ratios = sorted({*self._settings.ratios, self._ratio})
-        for name in (each for each in COMPARED if each != "plac"):
+        for name in self._settings.curve_methods:
             for ratio in ratios:
                 systems[(name, f"{ratio:.4f}")] = self._system(self._pruned(name, ratio, self._first_seed))
         for margin in self._settings.min_margins:

@@ -25,6 +25,7 @@ from lacuna.records import Languages, SentencePair
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 FinetuneMethod = Literal["full", "lora"]
+CurveMethod = Literal["random", "cluster", "merge", "known", "reverse"]
 
 
 class _Section(BaseModel):
@@ -86,12 +87,14 @@ class PruningSection(_Section):
     :param ratio: Ratio of every method in the main table; less if PLAC cannot drop as much.
     :param min_margins: ``min_margin`` values of PLAC on the curve.
     :param ratios: Ratios of the curve, and of reverse pruning.
+    :param curve_methods: Methods on the curve besides PLAC.
     """
 
     min_margin: Count = 4
     ratio: Share = 0.25
     min_margins: tuple[Count, ...] = (4, 8, 16, 32)
     ratios: tuple[Share, ...] = (0.1, 0.2, 0.3, 0.4)
+    curve_methods: tuple[CurveMethod, ...] = ("random", "cluster", "merge", "known", "reverse")
 
 
 class AdaptiveSection(_Section):

@@ -66,6 +66,12 @@ def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str
     columns = [Column("system"), Column("dropped", "share"), Column("entries", "count"), Column("BLEU", "score")]
     columns += [
         Column("chrF", "score"),
+        Column(
+            "terms",
+            "share",
+            help="Share of the changed words that are right: words of the reference that only one of base and whole "
+            "memory has.",
+        ),
         Column("p", "number", 3, "Share of bootstrap samples in which the system is not worse than the whole memory."),
     ]
     columns += [Column("COMET", "number", 4)] if comet else []
@@ -80,7 +86,8 @@ def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str
     for number, system in enumerate(systems):
         score, theirs = system.score, _paper_score(paper, system.name)
         row: list[Cell] = [TITLES[system.name], system.dropped, system.entries, system.bleu]
-        row += [score["chrf"], score["p_decline"], *([score["comet"]] if comet else [])]
+        row += [score["chrf"], results.terms.accuracy.get(system.name), score["p_decline"]]
+        row += [score["comet"]] if comet else []
         row += [theirs.ratio, theirs.bleu, theirs.comet] if theirs else [None, None, None]
         rows.append(tuple(row))
         starred = {
@@ -90,7 +97,8 @@ def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str
             "paper: COMET": theirs and theirs.comet_declined,
         }
         marks |= {(number, names.index(name)): "*" for name, wanted in starred.items() if wanted}
-    note = f"{_STAR} All memories are used with adaptive kNN-MT. {results.main[0].score['signature']}"
+    note = f"{_STAR} All memories are used with adaptive kNN-MT. The memory changes {results.terms.terms:,} words of "
+    note += f"the references (column terms). {results.main[0].score['signature']}"
     return Table("main", "BLEU with pruned memories", tuple(columns), tuple(rows), note, marks, paper="Tables 5 and 6")
 
 
@@ -104,24 +112,61 @@ def _paper_score(paper: PaperDomain | None, name: str) -> PaperScore | None:
 
 
 def seeds_table(results: ComparisonResults) -> Table:
-    """List the BLEU of every pruning method with every seed."""
+    """List the BLEU of the whole memory and of every pruning method with every seed."""
     seeds = list(dict.fromkeys(system.setting for system in results.seeds))
     columns = [Column("method"), *(Column(f"seed {seed}", "score") for seed in seeds)]
-    columns += [Column("mean", "score"), Column("deviation", "score"), Column("against whole", "score")]
-    whole = results.main[0].bleu
+    columns += [Column("mean", "score"), Column("deviation", "score")]
+    columns += [Column(name, "score") for name in ("against whole", "95 % from", "to", "against PLAC")]
     rows: list[tuple[Cell, ...]] = []
-    for name in COMPARED:
+    marks = {}
+    for number, name in enumerate((WHOLE, *COMPARED)):
         scores = bleus(results.seeds, name)
         spread = stdev(scores) if len(scores) > 1 else None
-        rows.append((TITLES[name], *scores, fmean(scores), spread, fmean(scores) - whole))
+        from_whole = results.differences[name][WHOLE]
+        compared = (None,) * 3 if name == WHOLE else (from_whole.bleu, from_whole.low, from_whole.high)
+        from_plac = None if name == "plac" else results.differences[name]["plac"].bleu
+        rows.append((TITLES[name], *scores, fmean(scores), spread, *compared, from_plac))
+        if from_whole.at_least < LEVEL:
+            marks[number, 1 + len(seeds)] = "*"
     title = f"BLEU by seed, {results.ratio:.1%} dropped"
     return Table(
         "seeds",
         title,
         tuple(columns),
         tuple(rows),
-        "The seed decides the entries drawn, the training of the combiner and the index.",
+        "The seed decides the entries drawn, the training of the combiner and the index. *: significantly below the "
+        "whole memory. Differences and their 95 % intervals are by paired bootstrap over sentences, of the mean over "
+        "seeds.",
+        marks,
     )
+
+
+def safe_table(results: ComparisonResults, paper: PaperDomain | None) -> Table:
+    """Show the largest ratio without a loss on dev, and what it costs on test."""
+    rows: list[tuple[Cell, ...]] = []
+    if results.safe:
+        choice, found = results.safe.choice, results.safe.difference
+        dev = (choice.whole, choice.pruned, choice.p_decline)
+        rows.append(("here", choice.ratio, choice.min_margin, *dev, found.bleu, found.low, found.high))
+    if paper:
+        change = paper.scores["plac"].bleu - paper.scores[WHOLE].bleu
+        rows.append(("paper", paper.ratio, paper.min_margin, None, None, None, change, None, None))
+    columns = (
+        Column("chosen"),
+        Column("ratio", "share", 0),
+        Column("min_margin", "count"),
+        Column("dev: whole", "score", help="BLEU of dev with vanilla kNN-MT."),
+        Column("dev: PLAC", "score", help="BLEU of dev with vanilla kNN-MT."),
+        Column("dev: p", "number", 3, help="Share of bootstrap samples in which PLAC is not worse."),
+        Column("test: change", "score", help="Change of BLEU from the whole memory with adaptive kNN-MT."),
+        Column("95 % from", "score"),
+        Column("to", "score"),
+    )
+    note = "Here: chosen on dev as lacuna prune --auto does, with vanilla kNN-MT; confirmed on test over all seeds. "
+    note += "Paper: chosen on test."
+    note += "" if results.safe else " Every ratio loses significantly on dev."
+    marks = {(0, 6): "*"} if results.safe and results.safe.difference.at_least < LEVEL else {}
+    return Table("safe", "Largest safe ratio of PLAC", columns, tuple(rows), note, marks)
 
 
 def bleus(systems: Sequence[SystemResult], name: str) -> list[float]:

@@ -33,6 +33,7 @@ from lacuna.reproduction.paper_tables import (
     data_table,
     main_table,
     reverse_table,
+    safe_table,
     seeds_table,
     settings_table,
     variants_table,
@@ -146,13 +147,13 @@ def _comparison_tables(steps: ExperimentSteps, results: ComparisonResults) -> It
     yield settings_table(experiment, results, paper)
     yield main_table(results, paper, experiment.comet)
     yield seeds_table(results)
+    yield safe_table(results, paper)
     yield curve_table(results)
     yield reverse_table(results, experiment.pruning.min_margin, paper)
     yield variants_table(results, paper)
     yield by_k_table(results, paper)
-    yield index_sizes(
-        {"whole memory" if name == WHOLE else "PLAC": memory.store for name, memory in results.memories.items()}
-    )
+    stores = {"whole memory": results.memories[WHOLE].store, "PLAC": results.memories["plac"].store}
+    yield index_sizes(stores | ({"PLAC, safe ratio": results.safe.memory.store} if results.safe else {}))
 
 
 def _share_up_to_four(whole: CachedMemory) -> float:

@@ -30,7 +30,9 @@ STEP_VERSIONS: Mapping[str, int] = {
     "finetune": 1,
     "translate": 1,
     "score": 1,
-    "compare": 1,
+    "compare": 2,
+    "terms": 1,
+    "safe": 1,
     "accuracy": 1,
     "neighbors": 1,
 }

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
+from lacuna.analysis import choose_pruning
 from lacuna.combiners import load_combiner
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import IndexingError
-from lacuna.evaluation import CometScorer, evaluate_systems, share_at_least
+from lacuna.evaluation import CometScorer, RunsDifference, TermAccuracy, compare_runs, evaluate_systems, term_accuracy
 from lacuna.files import write_json
 from lacuna.fitting import DevSet, Fitter, fit_combiner
 from lacuna.index import build_index
@@ -33,7 +34,7 @@ from lacuna.reproduction.step_cache import CachedStep, StepCache, settings_as_js
 from lacuna.translator import Translator, open_memory
 
 Scores = dict[str, dict[str, Any]]
-Shares = dict[str, dict[str, float]]
+Differences = dict[str, dict[str, RunsDifference]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,22 @@ class System:
     fitter: Fitter | None = None
     seed: int = 1
     model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SafeRatio:
+    """The largest ratio of PLAC without a significant loss on dev.
+
+    :param whole: BLEU of dev with the whole memory, with vanilla kNN-MT.
+    :param pruned: The same with the pruned memory.
+    :param p_decline: p-value of the decline.
+    """
+
+    min_margin: int
+    ratio: float
+    whole: float
+    pruned: float
+    p_decline: float
 
 
 class ExperimentSteps:
@@ -146,6 +163,27 @@ class ExperimentSteps:
 
         step = self.cache.make(f"prune-{pruner.name}", inputs, work)
         return CachedMemory(step.folder / "store", step.key)
+
+    def choose_pruning(self, memory: CachedMemory) -> SafeRatio | None:
+        """Find the largest safe ratio on dev, as ``lacuna prune --auto`` does; ``None`` if every ratio loses."""
+        dev = self.sentences["dev"]
+        inputs = {**self._model_inputs, "memory": memory.key, "margin": memory.margin_key, "dev": dev.key}
+
+        def compute() -> dict[str, Any] | None:
+            choice = choose_pruning(self.model, open_memory(memory.path), self._dev, progress=self._progress)
+            if choice.pruner is None:
+                return None
+            trial = next(each for each in choice.trials if each.ratio == choice.ratio)
+            return {
+                "min_margin": choice.pruner.min_margin,
+                "ratio": choice.ratio,
+                "whole": choice.bleu,
+                "pruned": trial.bleu,
+                "p_decline": trial.p_bleu,
+            }
+
+        content = self.cache.make_json("safe", inputs, compute)
+        return None if content is None else SafeRatio(**content)
 
     def finetune(self, method: FinetuneMethod) -> CachedStep:
         """Fine-tune the model on the training pairs; the step's folder has ``model`` and ``report.json``."""
@@ -244,15 +282,30 @@ class ExperimentSteps:
         rows = json.loads((step.folder / "scores.json").read_text(encoding="utf-8"))
         return {row["name"]: row for row in rows}
 
-    def compare_runs(self, systems: Mapping[str, list[list[str]]], sentences: Sentences) -> Shares:
-        """Compare systems over several seeds; see :func:`~lacuna.evaluation.share_at_least`."""
+    def compare_runs(self, systems: Mapping[str, list[list[str]]], sentences: Sentences) -> Differences:
+        """Compare systems over several seeds; see :func:`~lacuna.evaluation.compare_runs`."""
         key = _hash({"systems": dict(systems), "references": sentences.references})
-        shares: Shares = self.cache.make_json(
-            "compare",
-            {"content": key},
-            lambda: share_at_least(sentences.references, systems, target_language=self._target),
-        )
-        return shares
+
+        def compute() -> dict[str, Any]:
+            found = compare_runs(sentences.references, systems, target_language=self._target)
+            return {one: {other: asdict(each) for other, each in row.items()} for one, row in found.items()}
+
+        content = self.cache.make_json("compare", {"content": key}, compute)
+        return {one: {other: RunsDifference(**each) for other, each in row.items()} for one, row in content.items()}
+
+    def term_accuracy(self, base: str, whole: str, systems: Mapping[str, list[str]], part: Sentences) -> TermAccuracy:
+        """Measure systems on the words that the memory changes; see :func:`~lacuna.evaluation.term_accuracy`.
+
+        :param base: Name of the system without a memory.
+        :param whole: Name of the system with the whole memory.
+        """
+        references, plain, adapted = part.references, systems[base], systems[whole]
+        key = _hash({"systems": dict(systems), "base": base, "whole": whole, "references": references})
+
+        def compute() -> dict[str, Any]:
+            return asdict(term_accuracy(references, plain, adapted, systems, target_language=self._target))
+
+        return TermAccuracy(**self.cache.make_json("terms", {"content": key}, compute))
 
     @property
     def _target(self) -> str:

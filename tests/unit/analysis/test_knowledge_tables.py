@@ -167,7 +167,8 @@ def test_index_sizes(model: Model, pairs: list[SentencePair], memory: Memory, tm
     whole, half, width = memory.store.entries, coded.entries, coded.dimension
     (_, *first), (_, *second) = table.rows
     keys = sum(path.stat().st_size - 128 for path in memory.store.path.rglob("keys.npy"))  # without the header
-    assert first == [whole, "exact", keys / 2**20, None, pytest.approx((72 * whole + 17_408 * width) / 2**20), None]
-    assert second[:3] == [half, "Flat", file.stat().st_size / 2**20]
-    assert second[3] == pytest.approx(1 - file.stat().st_size / keys)
-    assert second[5] == pytest.approx(72 * (whole - half) / (72 * whole + 17_408 * width))
+    computed = pytest.approx((72 * whole + 17_408 * width) / 2**20)
+    assert first == [whole, keys / 2**20, "exact", keys / 2**20, None, computed, None]
+    assert second[:4] == [half, half * width * 2 / 2**20, "Flat", file.stat().st_size / 2**20]
+    assert second[4] == pytest.approx(1 - file.stat().st_size / keys)
+    assert second[6] == pytest.approx(72 * (whole - half) / (72 * whole + 17_408 * width))

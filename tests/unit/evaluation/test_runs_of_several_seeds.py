@@ -1,10 +1,13 @@
 """Comparison of systems with several runs, checked with sacreBLEU on every bootstrap sample."""
 
+from collections.abc import Sequence
+from statistics import fmean
+
 import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from lacuna.evaluation import share_at_least
+from lacuna.evaluation import RunsDifference, compare_runs
 
 REFERENCES = [
     "the small dog sleeps in the garden",
@@ -23,28 +26,36 @@ POOR = [
 ]
 
 
-def share_by_hand(one: list[list[str]], other: list[list[str]], samples: int, seed: int) -> float:
-    """Score every drawn test set as a whole, all runs of a system one after the other."""
-    rng, hits = np.random.default_rng(seed), 0
+def differences_by_hand(one: list[list[str]], other: list[list[str]], samples: int, seed: int) -> list[float]:
+    """Score every run on every drawn test set."""
+    rng, differences = np.random.default_rng(seed), []
     for _ in range(samples):
         drawn = rng.choice(len(REFERENCES), size=len(REFERENCES), replace=True)
-        references = [REFERENCES[n] for n in drawn]
-        scores = [
-            BLEU().corpus_score([run[n] for run in runs for n in drawn], [references * len(runs)]).score
-            for runs in (one, other)
-        ]
-        hits += scores[0] >= scores[1]
-    return hits / samples
+        differences.append(mean_bleu(one, drawn) - mean_bleu(other, drawn))
+    return differences
 
 
-def test_it_is_the_share_of_drawn_test_sets() -> None:
-    shares = share_at_least(REFERENCES, {"good": GOOD, "poor": POOR}, samples=60, seed=5)
-    assert shares["poor"]["good"] == pytest.approx(share_by_hand(POOR, GOOD, 60, 5))
-    assert shares["good"]["poor"] == pytest.approx(share_by_hand(GOOD, POOR, 60, 5))
-    assert shares["good"]["good"] == 1.0
+def mean_bleu(runs: list[list[str]], drawn: Sequence[int]) -> float:
+    references = [REFERENCES[n] for n in drawn]
+    return fmean(BLEU().corpus_score([run[n] for n in drawn], [references]).score for run in runs)
+
+
+def test_shares_and_intervals_are_those_of_the_drawn_test_sets() -> None:
+    found = compare_runs(REFERENCES, {"good": GOOD, "poor": POOR}, samples=60, seed=5)
+    by_hand = differences_by_hand(POOR, GOOD, 60, 5)
+    everything = range(len(REFERENCES))
+    difference = found["poor"]["good"]
+    assert difference.bleu == pytest.approx(mean_bleu(POOR, everything) - mean_bleu(GOOD, everything), abs=1e-4)
+    assert difference.at_least == pytest.approx(np.mean(np.array(by_hand) >= 0))
+    # BLEU of the bootstrap is computed in single precision.
+    assert (difference.low, difference.high) == pytest.approx(np.percentile(by_hand, [2.5, 97.5]), abs=1e-4)
+    opposite = found["good"]["poor"]
+    assert (opposite.low, opposite.bleu, opposite.high) == (-difference.high, -difference.bleu, -difference.low)
+    assert found["good"]["good"] == RunsDifference(0.0, 0.0, 0.0, 1.0)
 
 
 def test_repeating_a_run_makes_nothing_surer() -> None:
-    once = share_at_least(REFERENCES, {"good": GOOD[:1], "poor": POOR[1:]}, samples=200)
-    thrice = share_at_least(REFERENCES, {"good": GOOD[:1] * 3, "poor": POOR[1:] * 3}, samples=200)
-    assert once == thrice
+    once = compare_runs(REFERENCES, {"good": GOOD[:1], "poor": POOR[1:]}, samples=200)
+    thrice = compare_runs(REFERENCES, {"good": GOOD[:1] * 3, "poor": POOR[1:] * 3}, samples=200)
+    one, three = once["poor"]["good"], thrice["poor"]["good"]
+    assert (one.low, one.high, one.at_least) == pytest.approx((three.low, three.high, three.at_least))

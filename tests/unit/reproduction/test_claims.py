@@ -3,16 +3,21 @@
 import pytest
 
 from lacuna.analysis.tables import Column, Table
+from lacuna.evaluation import RunsDifference, TermAccuracy
 from lacuna.reproduction.claims import check_claims
-from lacuna.reproduction.comparison import COMPARED, ComparisonResults, SystemResult
+from lacuna.reproduction.comparison import COMPARED, WHOLE, ComparisonResults, SystemResult
 
 BLEU = {"random": 20.0, "cluster": 19.0, "merge": 21.0, "known": 22.0, "plac": 22.0, "reverse": 15.0}
 
 
 def results(shares: dict[tuple[str, str], float]) -> ComparisonResults:
     systems = [SystemResult(name, 0.1, 90, str(seed), {"bleu": BLEU[name]}) for name in COMPARED for seed in (1, 2, 3)]
-    at_least = {one: {other: shares.get((one, other), 0.5) for other in COMPARED} for one in COMPARED}
-    return ComparisonResults(0.1, 0.1, [], systems, at_least, [], [], [], {})
+    names = (WHOLE, *COMPARED)
+    differences = {
+        one: {other: RunsDifference(-0.5, -1.25, 0.25, shares.get((one, other), 0.5)) for other in names}
+        for one in names
+    }
+    return ComparisonResults(0.1, 0.1, [], TermAccuracy(0, {}), systems, differences, None, [], [], [], {})
 
 
 ACCURACY = Table(
@@ -38,6 +43,16 @@ def verdict(shares: dict[tuple[str, str], float], claim: str) -> str:
 )
 def test_plac_beats_another_only_where_chance_would_not(shares: dict[tuple[str, str], float], expected: str) -> None:
     assert verdict(shares, "PLAC beats random") == expected
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.05, "holds"), (0.04, "does not hold")])
+def test_plac_loses_nothing_unless_the_loss_is_significant(share: float, expected: str) -> None:
+    assert verdict({("plac", WHOLE): share}, "without a significant loss") == expected
+    [checked] = [each for each in check_claims(results({}), ACCURACY, 0.9) if "loss" in each.claim]
+    assert checked.claim == "PLAC drops 10% of the entries without a significant loss"
+    assert checked.figures == (
+        "-0.50 BLEU (95 % interval -1.25 to +0.25; mean of 3 seeds, 10.0% dropped); PLAC is number 1 of 6 methods"
+    )
 
 
 def test_reverse_hurts_most_only_if_it_is_below_all() -> None:

@@ -15,11 +15,12 @@ GOOD = "title: T\nlanguages: de-en\ncorpus: {train: a, dev: b, test: c}\n"
 
 
 def test_every_domain_of_the_paper_has_a_file_with_its_settings() -> None:
-    found = {read_experiment(path).paper: read_experiment(path) for path in FILES}
+    found = {experiment.title: experiment for experiment in map(read_experiment, FILES)}
     for name in ("opus-medical", "opus-law", "opus-it", "opus-koran", "um-law", "um-thesis"):
-        experiment, paper = found[name], paper_of(name)
+        paper = paper_of(name)
         assert paper is not None
-        assert experiment.title == paper.title
+        experiment = found[paper.title]
+        assert experiment.paper == name
         assert experiment.languages == paper.languages
         assert (experiment.pruning.min_margin, experiment.pruning.ratio) == (paper.min_margin, paper.ratio)
         assert (experiment.adaptive.k, experiment.adaptive.temperature) == (paper.k, paper.temperature)

@@ -37,6 +37,7 @@ NAMES = [
     "settings",
     "main",
     "seeds",
+    "safe",
     "curve",
     "reverse",
     "variants",
@@ -145,7 +146,7 @@ def test_verdicts_agree_with_the_tables(outcome: Reproduction) -> None:
                     assert means["PLAC"] > means[name]
                 if claim.verdict == "does not hold":
                     assert means["PLAC"] < means[name]
-    assert len(outcome.claims) == 7
+    assert len(outcome.claims) == 8
     if outcome.claims[-1].verdict == "holds":
         assert min(means, key=lambda name: means[name]) == "Reverse"
 
@@ -183,7 +184,7 @@ def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: 
     assert "0 of" in shown.stdout
     content = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert content["made"] == 0
-    assert len(content["findings"]) == 7
+    assert len(content["findings"]) == 8
 
 
 def test_data_that_is_not_there(settings: dict[str, object], tmp_path: Path) -> None:
