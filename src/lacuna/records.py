@@ -26,11 +26,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SentencePair:
-    """A source sentence and its translation."""
+    """A source sentence and its translation.
+
+    :param id: The caller's own id of the pair, such as the ``tuid`` in TMX: adding it again replaces the pair.
+    """
 
     source: str
     target: str
     origin: Origin
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,14 @@ class Unit(NamedTuple):
     :param target: Its translation.
     :param place: Line number, or the unit's own id.
     :param tag: The label in the file, if there is one.
+    :param id: The unit's own id in the file, if there is one.
     """
 
     source: str
     target: str
     place: str
     tag: str | None = None
+    id: str | None = None
 
 
 def content_suffix(path: Path) -> str:

@@ -52,7 +52,8 @@ def read_tmx(path: Path, languages: Languages | None) -> Iterator[Unit]:
         source, target = (_text(path, side) if side is not None else "" for side in sides)
         if source.strip() and target.strip():
             found += 1
-            yield Unit(source, target, element.get("tuid") or str(ordinal))
+            own = element.get("tuid")
+            yield Unit(source, target, own or str(ordinal), id=own)
     if languages is not None and seen and not found:
         raise CorpusError(
             f"{path}: no unit has both {languages.source} and {languages.target}; "

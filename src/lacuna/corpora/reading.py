@@ -66,7 +66,7 @@ def _pairs(units: Iterator[Unit], file: str, tag: str | None) -> Iterator[Senten
     empty = True
     for unit in units:
         empty = False
-        yield SentencePair(unit.source, unit.target, Origin(file, unit.place, unit.tag or tag))
+        yield SentencePair(unit.source, unit.target, Origin(file, unit.place, unit.tag or tag), unit.id)
     if empty:
         raise CorpusError(f"{file}: empty corpus, no sentence pair found; name a file with at least one translation")
 

@@ -57,7 +57,7 @@ def read_tsv(path: Path) -> Iterator[Unit]:
 
 
 def read_jsonl(path: Path) -> Iterator[Unit]:
-    """Yield one ``{"source": ..., "target": ..., "tag": ...}`` per line; other keys are ignored."""
+    """Yield one ``{"source": ..., "target": ..., "tag": ..., "id": ...}`` per line; other keys are ignored."""
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
@@ -65,7 +65,9 @@ def read_jsonl(path: Path) -> Iterator[Unit]:
         record = _object(where, line)
         source, target = _text(where, record, "source"), _text(where, record, "target")
         tag = None if record.get("tag") is None else _text(where, record, "tag")
-        yield Unit(source, target, str(number), tag or None)
+        own = record.get("id")
+        own = own if own is None or type(own) is int else _text(where, record, "id")
+        yield Unit(source, target, str(number), tag or None, None if own in (None, "") else str(own))
 
 
 def _object(where: str, line: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -44,15 +45,15 @@ _HASHED_AT_ONCE = 2**22
 def pair_to_line(pair: SentencePair) -> bytes:
     """Write a pair as one line. Lone surrogates, which UTF-8 cannot encode, are preserved."""
     origin = pair.origin
-    fields = [pair.source, pair.target, origin.file, origin.place, origin.tag]
+    fields = [pair.source, pair.target, origin.file, origin.place, origin.tag, *([] if pair.id is None else [pair.id])]
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     return f"{text}\n".encode("utf-8", "surrogatepass")
 
 
 def line_to_pair(line: bytes) -> SentencePair:
     """Read a line written by :func:`pair_to_line`."""
-    source, target, file, place, tag = json.loads(line.decode("utf-8", "surrogatepass"))
-    return SentencePair(source, target, Origin(file, place, tag))
+    source, target, file, place, tag, *rest = json.loads(line.decode("utf-8", "surrogatepass"))
+    return SentencePair(source, target, Origin(file, place, tag), *rest)
 
 
 def line_starts(lines: Sequence[bytes]) -> NDArray[np.int64]:
@@ -63,28 +64,73 @@ def line_starts(lines: Sequence[bytes]) -> NDArray[np.int64]:
 class SentenceTable:
     """Sentence pairs by sentence id, read on demand from the mapped files.
 
+    A forgotten sentence keeps its id, so that all other ids stay the same. Its line is empty, or still there until the
+    memory is compacted; both look the same here.
+
     :param texts: The bytes of the lines of each shard.
     :param starts: The start of each line of a shard, and the end of the last one.
+    :param forgotten: Sorted ids of forgotten sentences whose lines are still there.
     """
 
-    def __init__(self, texts: Sequence[NDArray[np.uint8]], starts: Sequence[NDArray[np.int64]]) -> None:
-        self._texts, self._starts = tuple(texts), tuple(starts)
-        self._ends = np.cumsum([len(some) - 1 for some in self._starts], dtype=np.int64)
+    def __init__(
+        self,
+        texts: Sequence[NDArray[np.uint8]],
+        starts: Sequence[NDArray[np.int64]],
+        forgotten: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.texts, self.starts = tuple(texts), tuple(starts)
+        self._ends = np.cumsum([len(some) - 1 for some in self.starts], dtype=np.int64)
+        self._forgotten = np.empty(0, np.int64) if forgotten is None else forgotten
 
     def __len__(self) -> int:
+        """Return the number of ids, those of forgotten sentences included."""
         return int(self._ends[-1]) if len(self._ends) else 0
+
+    def __contains__(self, sentence: int) -> bool:
+        """Tell whether a sentence exists and was not forgotten."""
+        return 0 <= sentence < len(self) and bool(self.line(sentence))
 
     def __getitem__(self, sentence: int) -> SentencePair:
         """Return the pair of a sentence id, as in the column ``sentence``."""
         if not 0 <= sentence < len(self):
             raise IndexError(f"sentence {sentence}: this table has sentences 0 to {len(self) - 1}")
+        line = self.line(sentence)
+        if not line:
+            raise IndexError(f"sentence {sentence}: was forgotten")
+        return line_to_pair(line)
+
+    def line(self, sentence: int) -> bytes:
+        """Return the line of a sentence, empty if it was forgotten."""
+        place = int(np.searchsorted(self._forgotten, sentence))
+        if place < len(self._forgotten) and self._forgotten[place] == sentence:
+            return b""
         shard = int(np.searchsorted(self._ends, sentence, side="right"))
         local = int(sentence) - (int(self._ends[shard - 1]) if shard else 0)
-        first, last = self._starts[shard][local : local + 2]
-        return line_to_pair(self._texts[shard][first:last].tobytes())
+        first, last = self.starts[shard][local : local + 2]
+        return self.texts[shard][first:last].tobytes()
+
+    def lines(self, first: int, last: int) -> list[bytes]:
+        """Return the lines of consecutive sentences, as :meth:`line` does."""
+        low, high = np.searchsorted(self._forgotten, [first, last])
+        if low < high:
+            return [self.line(sentence) for sentence in range(first, last)]
+        result: list[bytes] = []
+        for shard, end in enumerate(self._ends.tolist()):
+            start = end - len(self.starts[shard]) + 1
+            if start < last and first < end:
+                text = self.texts[shard].tobytes()
+                places = self.starts[shard][max(first, start) - start : min(last, end) - start + 1].tolist()
+                result += [text[place:next_place] for place, next_place in pairwise(places)]
+        return result
+
+    def present(self) -> Iterator[tuple[int, SentencePair]]:
+        """Yield the id and the pair of each sentence that was not forgotten, in order."""
+        for sentence in range(len(self)):
+            if line := self.line(sentence):
+                yield sentence, line_to_pair(line)
 
     def __iter__(self) -> Iterator[SentencePair]:
-        return (self[sentence] for sentence in range(len(self)))
+        return (pair for _, pair in self.present())
 
 
 def shard_folder(store: Path, number: int) -> Path:
@@ -172,12 +218,20 @@ class Keys:
 
     :param shards: Arrays ``(rows, dimension)``, in order.
     :param dimension: Dimension of a key.
+    :param live: For each shard, the rows that are entries, sorted; ``None`` for all.
     """
 
-    def __init__(self, shards: Sequence[NDArray[np.float16]], dimension: int) -> None:
+    def __init__(
+        self,
+        shards: Sequence[NDArray[np.float16]],
+        dimension: int,
+        live: Sequence[NDArray[np.int64] | None] = (),
+    ) -> None:
         self.dimension = dimension
-        self._shards = tuple(shards)
-        self._ends = np.cumsum([len(shard) for shard in self._shards], dtype=np.int64)
+        self.shards = tuple(shards)
+        self._live = tuple(live) or (None,) * len(self.shards)
+        sizes = [len(shard if rows is None else rows) for shard, rows in zip(self.shards, self._live, strict=True)]
+        self._ends = np.cumsum(sizes, dtype=np.int64)
 
     @property
     def rows(self) -> int:
@@ -194,14 +248,17 @@ class Keys:
         order = np.argsort(homes, kind="stable")
         present, firsts = np.unique(homes[order], return_index=True)
         for home, places in zip(present.tolist(), np.split(order, firsts)[1:], strict=True):
-            shard = self._shards[home]
-            out[places] = shard[wanted[places] - (self._ends[home] - len(shard))]
+            rows = wanted[places] - (self._ends[home - 1] if home else 0)
+            live = self._live[home]
+            out[places] = self.shards[home][rows if live is None else live[rows]]
         return out
 
     def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[np.float16]]]:
         """Yield all keys in order, as first row and block of ``rows`` keys, or fewer at the end of a shard."""
         first = 0
-        for shard in self._shards:
-            for start in range(0, len(shard), rows):
-                yield first + start, shard[start : start + rows]
-            first += len(shard)
+        for shard, live in zip(self.shards, self._live, strict=True):
+            size = len(shard if live is None else live)
+            for start in range(0, size, rows):
+                part = slice(start, start + rows)
+                yield first + start, shard[part] if live is None else shard[live[part]]
+            first += size

@@ -1,10 +1,13 @@
 """A finished store, opened for reading. Files are memory-mapped and read on first use; nothing is written.
 
-Knows nothing of indexes and translators.
+A memory that was edited has several segments; it is read like one store without the forgotten sentences. Knows nothing
+of indexes and translators.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,10 +29,56 @@ from lacuna.datastore.columns import (
     map_bytes,
     shard_folder,
 )
-from lacuna.datastore.manifest import MANIFEST, FileRecord, KeyMaker, Manifest, read_store_manifest
+from lacuna.datastore.manifest import (
+    MANIFEST,
+    BuildSettings,
+    CorpusRecord,
+    FileRecord,
+    KeyMaker,
+    Manifest,
+    ShardRecord,
+    read_store_manifest,
+)
+from lacuna.datastore.segments import MEMORY, MemoryManifest, is_edited, read_forgotten, read_memory_manifest
 from lacuna.errors import StoreError
 from lacuna.files import sha256_of
 from lacuna.records import Languages
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shard:
+    """A shard of a store, on disk.
+
+    :param first_sentence: Added to the sentence ids of the shard: ids of a segment start at 0.
+    :param live: The rows that are entries of the store, sorted; ``None`` for all.
+    """
+
+    folder: Path
+    record: ShardRecord
+    first_sentence: int = 0
+    live: NDArray[np.int64] | None = None
+
+    def column(self, name: str, dtype: type[np.generic]) -> NDArray[np.generic]:
+        """Read the live rows of a column."""
+        column = map_array(self.folder / f"{name}.npy", dtype, (self.record.rows,))
+        column = column if self.live is None else column[self.live]
+        if name == "sentence" and self.first_sentence:
+            return column.astype(np.int32) + np.int32(self.first_sentence)
+        return column
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Segment:
+    """A part of an edited memory.
+
+    :param store: The segment with all of its rows.
+    :param forgotten: Ids of forgotten sentences in the segment, sorted.
+    :param live: The rows of other sentences, sorted; ``None`` for all.
+    """
+
+    store: Store
+    forgotten: NDArray[np.int32]
+    live: NDArray[np.int64] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +91,8 @@ class Store:
     :param keys: The keys, on disk.
     :param mean: The mean of all keys.
     :param sentences: The sentence pairs by sentence id.
+    :param shards: The shards of all segments, in order.
+    :param segments: The segments of an edited memory; empty for a store that was never edited.
     """
 
     path: Path
@@ -49,6 +100,8 @@ class Store:
     keys: Keys
     mean: NDArray[np.float32]
     sentences: SentenceTable
+    shards: tuple[Shard, ...]
+    segments: tuple[Segment, ...] = ()
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, entries={self.entries:,}, dimension={self.dimension})"
@@ -65,7 +118,9 @@ class Store:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the manifest, which has the hashes of all files."""
+        """SHA-256 of the manifest, which has the hashes of all files; for an edited memory, of its commit."""
+        if self.segments:
+            return hashlib.sha256("".join(_identity(each) for each in self.segments).encode()).hexdigest()
         return sha256_of(self.path / MANIFEST)
 
     @cached_property
@@ -106,7 +161,7 @@ class Store:
     @cached_property
     def weights(self) -> NDArray[np.float32] | None:
         """How many entries each one represents after merging; None for a store without merged entries."""
-        if not any("weights.npy" in shard.files for shard in self.manifest.shards):
+        if not any("weights.npy" in shard.record.files for shard in self.shards):
             return None
         return cast(NDArray[np.float32], self._column("weights"))
 
@@ -132,8 +187,11 @@ class Store:
     def _column(self, name: str) -> NDArray[np.generic]:
         dtype = (COLUMNS | OPTIONAL)[name]
         pieces = [
-            map_array(shard_folder(self.path, number) / f"{name}.npy", dtype, (shard.rows,))
-            for number, shard in enumerate(self.manifest.shards)
+            # Segments are pruned and merged, or not, independently of each other.
+            np.ones(_rows(shard), dtype)
+            if self.segments and f"{name}.npy" not in shard.record.files
+            else shard.column(name, dtype)
+            for shard in self.shards
         ]
         column = np.concatenate(pieces) if pieces else np.empty(0, dtype)
         column.flags.writeable = False
@@ -141,14 +199,29 @@ class Store:
 
 
 def open_store(path: str | Path) -> Store:
-    """Open a finished store. The sizes of all files are checked; ``verify`` checks their contents.
+    """Open a finished store or an edited memory. The sizes of all files are checked; ``verify`` checks their contents.
 
     :raises StoreError: There is no finished store, or a file is missing, truncated or of another type.
     """
     folder = Path(path)
+    if not is_edited(folder):
+        return _open_folder(folder)
+    manifest = read_memory_manifest(folder)
+    while True:
+        try:
+            return _open_memory(folder, manifest)
+        except StoreError:
+            # A compaction may have replaced segments since the manifest was read.
+            now = read_memory_manifest(folder)
+            if now.commit == manifest.commit:
+                raise
+            manifest = now
+
+
+def _open_folder(folder: Path) -> Store:
     manifest = read_store_manifest(folder)
     check_size(folder / MEAN, manifest.mean)
-    keys, texts, starts = [], [], []
+    keys, texts, starts, shards = [], [], [], []
     for number, shard in enumerate(manifest.shards):
         home = shard_folder(folder, number)
         for name, record in shard.files.items():
@@ -156,6 +229,7 @@ def open_store(path: str | Path) -> Store:
         keys.append(map_array(home / f"{KEYS}.npy", np.float16, (shard.rows, manifest.dimension)))
         texts.append(map_bytes(home / SENTENCES))
         starts.append(map_array(home / f"{STARTS}.npy", np.int64, (shard.sentences + 1,)))
+        shards.append(Shard(home, shard))
     mean = map_array(folder / MEAN, np.float32, (manifest.dimension,))
     return Store(
         folder,
@@ -163,7 +237,100 @@ def open_store(path: str | Path) -> Store:
         Keys(cast(list[NDArray[np.float16]], keys), manifest.dimension),
         cast(NDArray[np.float32], mean),
         SentenceTable(texts, cast(list[NDArray[np.int64]], starts)),
+        tuple(shards),
     )
+
+
+def _open_memory(folder: Path, manifest: MemoryManifest) -> Store:
+    segments = []
+    for record in manifest.segments:
+        store = _open_folder(folder / record.folder)
+        if store.fingerprint != record.manifest:
+            raise StoreError(f"{store.path}: not the segment that {folder / MEMORY} names; copy the memory again")
+        forgotten = np.empty(0, np.int32) if record.forgotten is None else read_forgotten(folder, record.forgotten)
+        segments.append(make_segment(store, forgotten))
+    return join_segments(folder, segments, manifest)
+
+
+def make_segment(store: Store, forgotten: NDArray[np.int32]) -> Segment:
+    """Leave the entries of forgotten sentences out of a store."""
+    live = np.flatnonzero(~np.isin(store.sentence, forgotten)) if len(forgotten) else None
+    return Segment(store, forgotten, live)
+
+
+def join_segments(path: Path, segments: Sequence[Segment], memory: MemoryManifest) -> Store:
+    """Read segments like one store.
+
+    :param path: Folder of the memory.
+    :param memory: Has the model, and the dimension in case there is no segment.
+    """
+    shards: list[Shard] = []
+    keys: list[NDArray[np.float16]] = []
+    texts: list[NDArray[np.uint8]] = []
+    starts: list[NDArray[np.int64]] = []
+    forgotten = [np.empty(0, np.int64)]
+    total = np.zeros(memory.dimension, np.float64)
+    first_sentence = 0
+    for segment in segments:
+        store, first_row = segment.store, 0
+        for shard in store.shards:
+            live = None
+            if segment.live is not None:
+                low, high = np.searchsorted(segment.live, [first_row, first_row + shard.record.rows])
+                live = segment.live[low:high] - first_row
+            shards.append(Shard(shard.folder, shard.record, first_sentence, live))
+            first_row += shard.record.rows
+        keys += store.keys.shards
+        texts += store.sentences.texts
+        starts += store.sentences.starts
+        forgotten.append(segment.forgotten.astype(np.int64) + first_sentence)
+        total += store.mean.astype(np.float64) * store.entries
+        first_sentence += len(store.sentences)
+    rows = sum(segment.store.entries for segment in segments)
+    return Store(
+        path,
+        _joined_manifest(segments, shards, memory),
+        Keys(keys, memory.dimension, [shard.live for shard in shards]),
+        (total / max(1, rows)).astype(np.float32),
+        SentenceTable(texts, starts, np.concatenate(forgotten)),
+        tuple(shards),
+        tuple(segments),
+    )
+
+
+def _joined_manifest(segments: Sequence[Segment], shards: Sequence[Shard], memory: MemoryManifest) -> Manifest:
+    """Return a manifest as if the segments were one store; nothing writes it."""
+    manifests = [segment.store.manifest for segment in segments]
+    corpora = [manifest.corpus for manifest in manifests]
+    return Manifest(
+        lacuna=memory.lacuna,
+        entries=sum(_rows(shard) for shard in shards),
+        sentences=sum(manifest.sentences for manifest in manifests),
+        skipped=sum(manifest.skipped for manifest in manifests),
+        dimension=memory.dimension,
+        vocabulary_size=memory.vocabulary_size,
+        model=memory.model,
+        corpus=CorpusRecord(
+            pairs=sum(corpus.pairs for corpus in corpora),
+            skipped=sum(corpus.skipped for corpus in corpora),
+            xxh3="".join(corpus.xxh3 for corpus in corpora),
+            files=tuple(dict.fromkeys(name for corpus in corpora for name in corpus.files)),
+        ),
+        settings=manifests[0].settings if manifests else BuildSettings(),
+        mean=FileRecord(bytes=0, xxh3=""),
+        shards=tuple(shard.record for shard in shards),
+        parent=manifests[0].parent if manifests else None,
+    )
+
+
+def _rows(shard: Shard) -> int:
+    return shard.record.rows if shard.live is None else len(shard.live)
+
+
+def _identity(segment: Segment) -> str:
+    """Return what decides the content of a segment."""
+    gone = hashlib.sha256(segment.forgotten.tobytes()).hexdigest() if len(segment.forgotten) else ""
+    return f"{segment.store.fingerprint} {gone}\n"
 
 
 def check_size(path: Path, record: FileRecord) -> None:

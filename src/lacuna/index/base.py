@@ -6,7 +6,7 @@ distance infinity in the remaining places. Knows nothing of tokens, models or fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -78,6 +78,22 @@ class KeyStore(Protocol):
     @property
     def mean(self) -> NDArray[np.float32]:
         """The mean key; it is subtracted wherever distances come from matrix products."""
+
+    @property
+    def segments(self) -> Sequence[KeySegment]:
+        """The segments of an edited memory, each with an index of its own; empty for any other store."""
+
+
+class KeySegment(Protocol):
+    """A segment of an edited memory."""
+
+    @property
+    def store(self) -> KeyStore:
+        """The segment with all of its rows."""
+
+    @property
+    def live(self) -> NDArray[np.int64] | None:
+        """The rows that are entries of the memory, sorted; ``None`` for all."""
 
 
 def check_queries(queries: NDArray[np.float32], k: int, dimension: int) -> NDArray[np.float32]:

@@ -29,6 +29,7 @@ from lacuna.index.manifest import (
     store_identity,
     write_manifest,
 )
+from lacuna.index.segmented import SegmentedIndex
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import one_thread
 
@@ -85,6 +86,11 @@ def build_index(
     """
     started = time.monotonic()
     check_seed(seed)
+    if store.segments:
+        raise IndexingError(
+            f"{store.path}: this memory was edited, and each of its {len(store.segments)} segments has an index; "
+            f"to build a new one, use: lacuna compact {store.path} --kind {kind}"
+        )
     identity = store_identity(store)
     rows, dimension = store.keys.rows, store.keys.dimension
     choice = choose_kind(kind, rows, dimension)
@@ -139,6 +145,10 @@ def open_index(
     :param ef_search: Size of the candidate list (HNSW kinds).
     :param rerank: Candidates per neighbor that are re-ranked; 0 for none.
     """
+    if store.segments:
+        return SegmentedIndex(
+            store, lambda segment: open_index(segment, nprobe=nprobe, ef_search=ef_search, rerank=rerank)
+        )
     manifest = read_manifest(store)
     kind = choose_kind(manifest.kind, manifest.rows, manifest.dimension).kind
     settings = search_settings(

@@ -11,24 +11,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
-from lacuna.datastore.building import finish, writing
-from lacuna.datastore.columns import (
-    COLUMNS,
-    KEYS,
-    SENTENCES,
-    map_array,
-    record_of,
-    shard_folder,
-    write_mean,
-    write_shard,
-)
-from lacuna.datastore.manifest import Parent, ShardRecord
+from lacuna.datastore.building import writing
+from lacuna.datastore.copying import copy_store
+from lacuna.datastore.manifest import Parent
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_folder, check_unused
 from lacuna.index import build_index, open_index
@@ -37,8 +28,7 @@ from lacuna.index.distances import leave_self_out
 from lacuna.index.kinds import AUTO, choose_kind
 from lacuna.margin import Margins, read_margins
 from lacuna.progress import SILENT, Progress
-from lacuna.pruning.base import Group, Pruner, Pruning
-from lacuna.version import __version__
+from lacuna.pruning.base import Group, Pruner
 
 # Queries per search: a large batch, because exact search may read all keys from disk for each.
 _QUERIES = 8192
@@ -194,7 +184,8 @@ def prune_store(
     settings = {"method": pruner.name, "ratio": ratio, "seed": seed, "clamp": clamp, **asdict(pruner)}
     kind = None
     with writing(folder), atomic_folder(folder) as temporary:
-        _write_store(store, pruning, settings, temporary, progress)
+        parent = Parent(fingerprint=store.fingerprint, entries=store.entries, made_by="prune", settings=settings)
+        copy_store(store, temporary, parent, keep=pruning.keep, weights=pruning.weights, progress=progress)
         if index is not None:
             kind = build_index(open_store(temporary), index, seed=seed, progress=progress).manifest.kind
     seconds = time.monotonic() - started
@@ -206,46 +197,3 @@ def _check_place(folder: Path, store: Store) -> None:
     check_unused(folder, StoreError)
     if store.path.resolve() in folder.resolve().parents:
         raise StoreError(f"{folder}: is inside the store {store.path}, which must not change; name another folder")
-
-
-def _write_store(store: Store, pruning: Pruning, settings: dict[str, Any], folder: Path, progress: Progress) -> None:
-    weights = store.weights if pruning.weights is None else pruning.weights
-    shards, first = [], 0
-    progress.start("prune", len(store.manifest.shards), "shards")
-    for number, shard in enumerate(store.manifest.shards):
-        rows = slice(first, first + shard.rows)
-        some = None if weights is None else weights[rows]
-        shards.append(_write_shard(store, number, pruning.keep[rows], some, folder))
-        first += shard.rows
-        progress.advance(1)
-    manifest = store.manifest.model_copy(
-        update={
-            "lacuna": __version__,
-            "entries": sum(shard.rows for shard in shards),
-            "mean": write_mean(folder, shards, store.dimension),
-            "shards": tuple(shards),
-            "parent": Parent(fingerprint=store.fingerprint, entries=store.entries, made_by="prune", settings=settings),
-        }
-    )
-    finish(folder, manifest)
-    progress.finish(f"({manifest.entries:,} of {store.entries:,} entries kept)")
-
-
-def _write_shard(
-    store: Store, number: int, keep: NDArray[np.bool_], weights: NDArray[np.float32] | None, folder: Path
-) -> ShardRecord:
-    """Write the kept rows of a shard.
-
-    The files are mapped again and released at the end: pages read through the store's own map would stay in memory as
-    long as the store is open.
-    """
-    home, shard = shard_folder(store.path, number), store.manifest.shards[number]
-    for name, record in shard.files.items():
-        if record_of(home / name) != record:
-            raise StoreError(f"{home / name}: changed or damaged; see lacuna verify {store.path}")
-    keys = cast(NDArray[np.float16], map_array(home / f"{KEYS}.npy", np.float16, (shard.rows, store.dimension))[keep])
-    columns = {name: map_array(home / f"{name}.npy", dtype, (shard.rows,))[keep] for name, dtype in COLUMNS.items()}
-    if weights is not None:
-        columns["weights"] = weights[keep]
-    lines = (home / SENTENCES).read_bytes().splitlines(keepends=True)
-    return write_shard(folder, number, keys, columns, lines)

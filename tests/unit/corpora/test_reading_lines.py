@@ -63,7 +63,7 @@ def test_empty_tsv_lines_still_count_as_places(tmp_path: Path) -> None:
 def test_jsonl(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(
-        b'{"source": "a\\tb", "target": "\\u00fc", "tag": "x", "id": 7}\n\n{"source":"c","target":"d","tag":null}'
+        b'{"source": "a\\tb", "target": "\\u00fc", "tag": "x", "other": 7}\n\n{"source":"c","target":"d","tag":null}'
     )
     assert list(read_corpus(path)) == [
         SentencePair("a\tb", "ü", Origin(str(path), "1", "x")),

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.index.base import KeySegment
+
 
 class FakeKeys:
     def __init__(self, keys: NDArray[np.float16]) -> None:
@@ -33,6 +35,7 @@ class FakeStore:
     def __init__(self, path: Path, keys: NDArray[np.float16]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
+        self.segments: tuple[KeySegment, ...] = ()
         self.keys = FakeKeys(keys)
         self.mean = (
             keys.astype(np.float64).mean(axis=0).astype(np.float32) if len(keys) else np.zeros(keys.shape[1], "f4")

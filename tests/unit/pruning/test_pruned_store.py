@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lacuna.datastore import Store, build_store, open_store, verify_store
+from lacuna.datastore import copying as module
 from lacuna.datastore.columns import COLUMNS
 from lacuna.errors import IndexingError, LacunaError, SettingError, StoreError
 from lacuna.index import open_index
@@ -32,7 +33,6 @@ from lacuna.pruning import (
     make_pruner,
     prune_store,
 )
-from lacuna.pruning import pruned_store as module
 from lacuna.pruning.base import EntryTable, Group
 from made_up import make_pairs
 from unit.datastore.disk import contents

@@ -1,0 +1,126 @@
+"""Search of a memory with several segments: every index is asked, and the nearest neighbors overall are kept.
+
+All segments that are searched exactly are searched as one, so many small ones cost no more than one of their size.
+Knows nothing of sentences and of why rows are not live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.index.base import MISSING, KeySegment, KeyStore, Neighborhood, VectorIndex, check_queries
+from lacuna.index.distances import empty_neighborhood, nearest
+from lacuna.index.exact import ExactIndex
+from lacuna.index.filtered import FilteredIndex
+
+
+class SegmentedIndex:
+    """Finds the nearest live rows of all segments; ids are row numbers of the joined store.
+
+    :param store: The joined store.
+    :param open_one: Opens the index of a segment.
+    """
+
+    def __init__(self, store: KeyStore, open_one: Callable[[KeyStore], VectorIndex]) -> None:
+        self._dimension = store.keys.dimension
+        self._size = store.keys.rows
+        self._parts: list[tuple[VectorIndex, NDArray[np.int64]]] = []
+        exact: list[tuple[int, int]] = []  # first row and number of rows in the joined store
+        first = 0
+        for segment in store.segments:
+            index, rows = open_one(segment.store), _live_rows(segment)
+            if index.kind == ExactIndex.kind:
+                exact.append((first, rows))
+            else:
+                self._parts.append(_searched(index, segment, first))
+            first += rows
+        if exact:
+            ids = np.concatenate([np.arange(start, start + rows) for start, rows in exact])
+            self._parts.append((ExactIndex(_SomeRows(store, ids)), ids))
+
+    @property
+    def kind(self) -> str:
+        """The kinds of the indexes that are asked, joined by ``+``."""
+        return "+".join(index.kind for index, _ in self._parts) or ExactIndex.kind
+
+    @property
+    def size(self) -> int:
+        """Number of live rows."""
+        return self._size
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
+        """Find the ``k`` nearest live rows of each query; shape (queries, dimension)."""
+        queries = check_queries(queries, k, self._dimension)
+        if not self._parts:
+            return empty_neighborhood(len(queries), k)
+        found = [_in_store(index.search(queries, k), ids) for index, ids in self._parts]
+        if len(found) == 1:
+            return found[0]
+        distances, ids = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
+        return nearest(distances, ids, k)
+
+
+def _live_rows(segment: KeySegment) -> int:
+    return segment.store.keys.rows if segment.live is None else len(segment.live)
+
+
+def _searched(index: VectorIndex, segment: KeySegment, first: int) -> tuple[VectorIndex, NDArray[np.int64]]:
+    """Return an index of the live rows of a segment, and the id in the joined store of each row of the segment."""
+    rows = segment.store.keys.rows
+    if segment.live is None:
+        return index, np.arange(first, first + rows)
+    keep, ids = np.zeros(rows, np.bool_), np.full(rows, MISSING, np.int64)
+    keep[segment.live] = True
+    ids[segment.live] = np.arange(first, first + len(segment.live))
+    return FilteredIndex(index, keep), ids
+
+
+def _in_store(found: Neighborhood, ids: NDArray[np.int64]) -> Neighborhood:
+    return Neighborhood(found.distances, np.where(found.ids < 0, MISSING, ids[found.ids]) if len(ids) else found.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class _SomeRows:
+    """Some rows of a store, as a store and as its column of keys.
+
+    :param ids: The rows, sorted.
+    """
+
+    store: KeyStore
+    ids: NDArray[np.int64]
+
+    @property
+    def path(self) -> Path:
+        return self.store.path
+
+    @property
+    def keys(self) -> _SomeRows:
+        return self
+
+    @property
+    def mean(self) -> NDArray[np.float32]:
+        return self.store.mean
+
+    @property
+    def segments(self) -> Sequence[KeySegment]:
+        return ()
+
+    @property
+    def rows(self) -> int:
+        return len(self.ids)
+
+    @property
+    def dimension(self) -> int:
+        return self.store.keys.dimension
+
+    def gather(self, ids: NDArray[np.int64]) -> NDArray[np.float16]:
+        return self.store.keys.gather(self.ids[ids])
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[np.float16]]]:
+        for start in range(0, len(self.ids), rows):
+            yield start, self.store.keys.gather(self.ids[start : start + rows])
