@@ -186,7 +186,7 @@ def write_mean(store: Path, shards: Sequence[ShardRecord], dimension: int) -> Fi
     for number in range(len(shards)):
         total += np.load(shard_folder(store, number) / f"{KEY_SUM}.npy", allow_pickle=False)
     with atomic_path(store / MEAN) as temporary, temporary.open("wb") as file:
-        np.save(file, (total / sum(shard.rows for shard in shards)).astype(np.float32), allow_pickle=False)
+        np.save(file, (total / max(1, sum(shard.rows for shard in shards))).astype(np.float32), allow_pickle=False)
     return record_of(store / MEAN)
 
 

@@ -61,7 +61,7 @@ def copy_store(
     limit = store.manifest.settings.shard_rows if join_shards else 0
     progress.start(parent.made_by, len(store.shards), "shards")
     for rows in _read(store, keep, weights):
-        if store.segments:  # otherwise, all pairs of the corpus are there
+        if store.segments is not None:  # otherwise, all pairs of the corpus are there
             for line in filter(None, rows.lines):
                 corpus.add(line, line_to_pair(line).origin.file)
         if waiting is not None and len(waiting.keys) + len(rows.keys) > limit:
@@ -75,7 +75,7 @@ def copy_store(
         update={
             "lacuna": __version__,
             "entries": sum(shard.rows for shard in shards),
-            "corpus": corpus.record() if store.segments else store.manifest.corpus,
+            "corpus": store.manifest.corpus if store.segments is None else corpus.record(),
             "mean": write_mean(folder, shards, store.dimension),
             "shards": tuple(shards),
             "parent": parent,

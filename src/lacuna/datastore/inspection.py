@@ -34,6 +34,7 @@ class StoreReport:
     :param bytes: Size of the whole folder, index and margins included.
     :param index: Kind of the index, and whether it was built from the store in its current state; None for no index.
     :param margin_histogram: See :func:`margin_histogram`; None if the store has no current margins.
+    :param segments: Number of segments; 1 for a store that was never edited.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class StoreReport:
     bytes: int
     index: dict[str, Any] | None
     margin_histogram: dict[str, dict[str, int]] | None
+    segments: int = 1
 
     @property
     def known_ratio(self) -> float:
@@ -61,6 +63,7 @@ class StoreReport:
             "known_ratio": self.known_ratio,
             "bytes": self.bytes,
             "shards": len(manifest.shards),
+            "segments": self.segments,
             "model": manifest.model.model_dump(mode="json"),
             "parent": None if manifest.parent is None else manifest.parent.model_dump(mode="json"),
             "index": self.index,
@@ -79,12 +82,19 @@ def inspect_store(path: str | Path) -> StoreReport:
         size,
         _index_of(store),
         _margins_of(store),
+        1 if store.segments is None else len(store.segments),
     )
 
 
 def _index_of(store: Store) -> dict[str, Any] | None:
-    content = _read_part(store.path / "index" / "manifest.json", ("kind", "store"), "build the index again")
-    return content and {"kind": content["kind"], "current": content["store"] == store.fingerprint}
+    parts = [store] if store.segments is None else [segment.store for segment in store.segments]
+    again = "build the index again"
+    found = [_read_part(part.path / "index" / "manifest.json", ("kind", "store"), again) for part in parts]
+    if None in found:
+        return None
+    kinds = dict.fromkeys(content["kind"] for content in found if content)
+    current = all(content["store"] == part.fingerprint for content, part in zip(found, parts, strict=True) if content)
+    return {"kind": "+".join(kinds), "current": current}
 
 
 def _margins_of(store: Store) -> dict[str, dict[str, int]] | None:

@@ -92,7 +92,7 @@ class Store:
     :param mean: The mean of all keys.
     :param sentences: The sentence pairs by sentence id.
     :param shards: The shards of all segments, in order.
-    :param segments: The segments of an edited memory; empty for a store that was never edited.
+    :param segments: The segments of an edited memory; ``None`` for a store that was never edited.
     """
 
     path: Path
@@ -101,7 +101,7 @@ class Store:
     mean: NDArray[np.float32]
     sentences: SentenceTable
     shards: tuple[Shard, ...]
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[Segment, ...] | None = None
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, entries={self.entries:,}, dimension={self.dimension})"
@@ -119,7 +119,7 @@ class Store:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the manifest, which has the hashes of all files; for an edited memory, of its commit."""
-        if self.segments:
+        if self.segments is not None:
             return hashlib.sha256("".join(_identity(each) for each in self.segments).encode()).hexdigest()
         return sha256_of(self.path / MANIFEST)
 
@@ -189,7 +189,7 @@ class Store:
         pieces = [
             # Segments are pruned and merged, or not, independently of each other.
             np.ones(_rows(shard), dtype)
-            if self.segments and f"{name}.npy" not in shard.record.files
+            if self.segments is not None and f"{name}.npy" not in shard.record.files
             else shard.column(name, dtype)
             for shard in self.shards
         ]

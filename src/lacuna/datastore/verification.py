@@ -28,8 +28,10 @@ from lacuna.datastore.columns import (
     shard_folder,
 )
 from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, ShardRecord, read_store_manifest
+from lacuna.datastore.segments import MEMORY, is_edited, read_memory_manifest
 from lacuna.datastore.store import Store, check_size
 from lacuna.errors import StoreError
+from lacuna.files import sha256_of
 from lacuna.manifests import seal_problem
 from lacuna.progress import SILENT, Progress
 
@@ -72,11 +74,32 @@ class VerifyReport:
 
 
 def verify_store(path: str | Path, progress: Progress = SILENT) -> VerifyReport:
-    """Check hashes, row counts and ranges, and that the columns agree with each other.
+    """Check hashes, row counts and ranges, and that the columns agree with each other, in all segments.
 
     :raises StoreError: There is no finished store, or its manifest cannot be read.
     """
     folder = Path(path)
+    if not is_edited(folder):
+        return _verify_folder(folder, progress)
+    memory = read_memory_manifest(folder)
+    reports, problems = [], list(_check_parts(folder))
+    for record in memory.segments:
+        reports.append(_verify_folder(folder / record.folder, progress))
+        if sha256_of(folder / record.folder / MANIFEST) != record.manifest:
+            problems.append(f"{folder / record.folder / MANIFEST}: not the segment that {folder / MEMORY} names")
+        if record.forgotten is not None:
+            problems += _check_file(record.forgotten.path(folder), record.forgotten.file)
+    gone = [record.forgotten for record in memory.segments if record.forgotten is not None]
+    return VerifyReport(
+        folder,
+        sum(report.entries for report in reports) - sum(forgotten.entries for forgotten in gone),
+        sum(report.files for report in reports) + len(gone),
+        sum(report.bytes for report in reports) + sum(forgotten.file.bytes for forgotten in gone),
+        (*problems, *(problem for report in reports for problem in report.problems)),
+    )
+
+
+def _verify_folder(folder: Path, progress: Progress) -> VerifyReport:
     manifest = read_store_manifest(folder)
     problems = [*_stray(folder, manifest), *_check_parts(folder)]
     progress.start("verify", len(manifest.shards), "shards")

@@ -80,8 +80,8 @@ class KeyStore(Protocol):
         """The mean key; it is subtracted wherever distances come from matrix products."""
 
     @property
-    def segments(self) -> Sequence[KeySegment]:
-        """The segments of an edited memory, each with an index of its own; empty for any other store."""
+    def segments(self) -> Sequence[KeySegment] | None:
+        """The segments of an edited memory, each with an index of its own; ``None`` for any other store."""
 
 
 class KeySegment(Protocol):

@@ -86,7 +86,7 @@ def build_index(
     """
     started = time.monotonic()
     check_seed(seed)
-    if store.segments:
+    if store.segments is not None:
         raise IndexingError(
             f"{store.path}: this memory was edited, and each of its {len(store.segments)} segments has an index; "
             f"to build a new one, use: lacuna compact {store.path} --kind {kind}"
@@ -145,7 +145,7 @@ def open_index(
     :param ef_search: Size of the candidate list (HNSW kinds).
     :param rerank: Candidates per neighbor that are re-ranked; 0 for none.
     """
-    if store.segments:
+    if store.segments is not None:
         return SegmentedIndex(
             store, lambda segment: open_index(segment, nprobe=nprobe, ef_search=ef_search, rerank=rerank)
         )

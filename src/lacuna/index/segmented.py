@@ -6,7 +6,7 @@ Knows nothing of sentences and of why rows are not live.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class SegmentedIndex:
         self._parts: list[tuple[VectorIndex, NDArray[np.int64]]] = []
         exact: list[tuple[int, int]] = []  # first row and number of rows in the joined store
         first = 0
-        for segment in store.segments:
+        for segment in store.segments or ():
             index, rows = open_one(segment.store), _live_rows(segment)
             if index.kind == ExactIndex.kind:
                 exact.append((first, rows))
@@ -107,8 +107,8 @@ class _SomeRows:
         return self.store.mean
 
     @property
-    def segments(self) -> Sequence[KeySegment]:
-        return ()
+    def segments(self) -> None:
+        return None
 
     @property
     def rows(self) -> int:

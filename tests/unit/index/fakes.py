@@ -35,7 +35,7 @@ class FakeStore:
     def __init__(self, path: Path, keys: NDArray[np.float16]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.segments: tuple[KeySegment, ...] = ()
+        self.segments: tuple[KeySegment, ...] | None = None
         self.keys = FakeKeys(keys)
         self.mean = (
             keys.astype(np.float64).mean(axis=0).astype(np.float32) if len(keys) else np.zeros(keys.shape[1], "f4")

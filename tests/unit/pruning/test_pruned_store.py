@@ -34,6 +34,7 @@ from lacuna.pruning import (
     prune_store,
 )
 from lacuna.pruning.base import EntryTable, Group
+from lacuna.pruning.pruned_store import StoreEntries
 from made_up import make_pairs
 from unit.datastore.disk import contents
 from unit.datastore.numpy_model import NumpyModel
@@ -68,7 +69,7 @@ def test_every_method_makes_a_sound_store_of_the_kept_rows(method: str, store: S
     pruner, ratio = make_pruner(method), None if method == "all_known" else 0.1
     report = prune_store(store, pruner, tmp_path / "small", ratio=ratio, seed=5)
     pruned = open_store(tmp_path / "small")
-    pruning = pruner.prune(module.StoreEntries(store, module.SILENT), ratio=ratio, seed=5)
+    pruning = pruner.prune(StoreEntries(store, module.SILENT), ratio=ratio, seed=5)
     assert verify_store(pruned.path).problems == ()
     assert_rows(pruned, store, pruning.keep)
     assert (report.entries, report.kept, report.into) == (store.entries, pruned.entries, pruned.path)
@@ -138,7 +139,7 @@ def test_a_pruned_store_can_be_pruned_and_weights_are_kept(store: Store, tmp_pat
     merged = open_store(tmp_path / "merged")
     prune_store(merged, Random(), tmp_path / "drawn", ratio=0.5, seed=3)
     drawn = open_store(tmp_path / "drawn")
-    keep = Random().prune(module.StoreEntries(merged, module.SILENT), ratio=0.5, seed=3).keep
+    keep = Random().prune(StoreEntries(merged, module.SILENT), ratio=0.5, seed=3).keep
     assert merged.weights is not None
     assert np.array_equal(drawn.weights, merged.weights[keep])  # type: ignore[arg-type]
     assert_rows(drawn, merged, keep)

@@ -1,0 +1,245 @@
+"""The edits of a memory: add, forget, replace and compact. Each is one atomic commit.
+
+After a kill at any moment the memory is as before the edit or as after it. Readers keep the state that they opened.
+Knows nothing of the command line.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
+from lacuna.datastore import Store, build_store, open_store
+from lacuna.datastore.building import writing
+from lacuna.datastore.copying import copy_store
+from lacuna.datastore.decoded_windows import TeacherForcingModel
+from lacuna.datastore.manifest import Parent
+from lacuna.datastore.segments import SegmentRecord
+from lacuna.datastore.store import join_segments, make_segment
+from lacuna.editing.log import Action
+from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
+from lacuna.editing.writer import MemoryWriter, edit_memory
+from lacuna.errors import SettingError, StoreError
+from lacuna.index import build_index, choose_kind
+from lacuna.index.kinds import AUTO
+from lacuna.progress import SILENT, Progress
+from lacuna.records import SentencePair
+
+# Segments of about the same size are merged when there are this many. Each entry is then copied once per factor of
+# this size, and a memory has few segments.
+MERGED_AT_ONCE = 8
+_SMALLEST_TIER = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class EditReport:
+    """What an edit did.
+
+    :param commit: Number of the commit; ``None`` if nothing was to be done.
+    :param added: Ids of the new sentences, in the order of the pairs that were added.
+    :param forgotten: Ids of the sentences forgotten or replaced.
+    :param repeated: Number of pairs that were there already, and were not added again.
+    :param skipped: Number of pairs that are too long for the model.
+    :param entries: Number of entries of the memory.
+    :param sentences: Number of sentence ids of the memory.
+    :param segments: Number of segments.
+    """
+
+    commit: int | None
+    added: tuple[int, ...]
+    forgotten: tuple[int, ...]
+    repeated: int
+    skipped: int
+    entries: int
+    sentences: int
+    segments: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return asdict(self)
+
+
+def add_pairs(
+    memory: str | Path,
+    pairs: Iterable[SentencePair],
+    model: TeacherForcingModel,
+    *,
+    cleaning: Cleaning | None = DEFAULT_CLEANING,
+    lookup: SentenceLookup | None = None,
+    merge: bool = True,
+    progress: Progress = SILENT,
+) -> EditReport:
+    """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
+
+    A pair with an id replaces the pair that has the same id. A pair that is there already is not added again.
+
+    :param model: The model that the memory was built with.
+    :param cleaning: Drops pairs of no use, as ``lacuna build`` does; ``None`` adds every pair as it is.
+    :param lookup: Kept by callers that add often.
+    :param merge: Merge small segments afterward, if there are many.
+    """
+    new = _last_of_each_id(list(clean(pairs, cleaning)))
+    if not new:
+        raise StoreError(f"{memory}: nothing to add, no pair is left after cleaning; give other pairs")
+    with edit_memory(Path(memory), model) as (writer, store):
+        found = (lookup or SentenceLookup()).find(store, new)
+        fresh = [number for number, pair in enumerate(new) if _is_new(pair, found.get(number), store)]
+        if not fresh:
+            return _report(writer, None, repeated=len(new))
+        replaced = [found[number] for number in fresh if number in found]
+        added = [new[number] for number in fresh]
+        report = _commit(writer, store, "add", added, replaced, model, len(new) - len(fresh), progress)
+        first = _worth_merging(writer.manifest.segments) if merge else None
+        if first is not None:
+            merged = _merge(writer, open_store(writer.folder), first, AUTO, 1, progress)
+            report = replace(report, segments=merged.segments)
+        return report
+
+
+def forget_sentences(memory: str | Path, selection: Selection, *, dry_run: bool = False) -> EditReport:
+    """Forget the selected sentences: no search and no listing finds them any more.
+
+    :param dry_run: Only return what would be forgotten.
+    """
+    with edit_memory(Path(memory)) as (writer, store):
+        found = selection.find(store)
+        if dry_run or not len(found):
+            return replace(_report(writer, None), forgotten=tuple(found.tolist()))
+        entry = writer.commit("forget", writer.forgetting(store, found), added=0, forgotten=len(found))
+        return replace(_report(writer, entry.commit), forgotten=tuple(found.tolist()))
+
+
+def replace_sentence(
+    memory: str | Path, sentence: int, target: str, model: TeacherForcingModel, *, progress: Progress = SILENT
+) -> EditReport:
+    """Replace the translation of a sentence; the corrected pair gets a new sentence id."""
+    if not target.strip():
+        raise SettingError("target: got an empty text; give the right translation, or use forget")
+    with edit_memory(Path(memory), model) as (writer, store):
+        check_sentence(store, sentence)
+        pair = replace(store.sentences[sentence], target=target)
+        return _commit(writer, store, "replace", [pair], [sentence], model, 0, progress)
+
+
+def compact_memory(
+    memory: str | Path, kind: str = AUTO, *, tiers: bool = False, seed: int = 1, progress: Progress = SILENT
+) -> EditReport:
+    """Write all segments as one, without the forgotten sentences, and delete the old ones.
+
+    :param kind: Kind of index of the new segment.
+    :param tiers: Merge only segments of about the same size, where it pays.
+    """
+    with edit_memory(Path(memory)) as (writer, store):
+        records = writer.manifest.segments
+        first = _worth_merging(records) if tiers else 0
+        if first is None or (not tiers and len(records) == 1 and records[0].forgotten is None):
+            return _report(writer, None)
+        return _merge(writer, store, first, kind, seed, progress)
+
+
+def _is_new(pair: SentencePair, old: int | None, store: Store) -> bool:
+    """Tell whether a pair says something that the memory does not have yet."""
+    if old is None:
+        return True
+    known = store.sentences[old]
+    return (known.source, known.target, known.origin.tag) != (pair.source, pair.target, pair.origin.tag)
+
+
+def _last_of_each_id(pairs: Sequence[SentencePair]) -> list[SentencePair]:
+    last = {pair.id: number for number, pair in enumerate(pairs) if pair.id is not None}
+    return [pair for number, pair in enumerate(pairs) if pair.id is None or last[pair.id] == number]
+
+
+def _commit(
+    writer: MemoryWriter,
+    store: Store,
+    action: Action,
+    pairs: list[SentencePair],
+    replaced: list[int],
+    model: TeacherForcingModel,
+    repeated: int,
+    progress: Progress,
+) -> EditReport:
+    """Build a segment of new pairs, and commit it together with the sentences that they replace."""
+    segment = _build(writer.new_folder(), pairs, model, progress)
+    gone = np.unique(np.array(replaced, dtype=np.int64))
+    first = len(store.sentences)
+    records = (*writer.forgetting(store, gone), writer.record(segment))
+    entry = writer.commit(action, records, added=len(segment.sentences), forgotten=len(gone))
+    return replace(
+        _report(writer, entry.commit, repeated),
+        added=tuple(range(first, first + len(segment.sentences))),
+        forgotten=tuple(gone.tolist()),
+        skipped=segment.manifest.skipped,
+    )
+
+
+def _build(folder: Path, pairs: list[SentencePair], model: TeacherForcingModel, progress: Progress) -> Store:
+    """Build a segment with its index, or resume a killed build of the same pairs."""
+    try:
+        segment = build_store(model, pairs, folder, cleaning=None, total=len(pairs), progress=progress)
+    except StoreError:
+        if not folder.exists():
+            raise
+        shutil.rmtree(folder)  # a killed build of other pairs
+        segment = build_store(model, pairs, folder, cleaning=None, total=len(pairs), progress=progress)
+    build_index(segment, progress=progress)
+    return segment
+
+
+def _worth_merging(records: Sequence[SegmentRecord]) -> int | None:
+    """Return the first of the last segments that are worth merging, or ``None``."""
+    if not records:
+        return None
+    tier = _tier(records[-1])
+    count = sum(1 for _ in takewhile(lambda record: _tier(record) <= tier, reversed(records)))
+    return len(records) - count if count >= MERGED_AT_ONCE else None
+
+
+def _tier(record: SegmentRecord) -> int:
+    """Return the number of times that a segment of the smallest size can grow until it has this size."""
+    return int(np.log(max(1.0, record.entries / _SMALLEST_TIER)) / np.log(MERGED_AT_ONCE))
+
+
+def _merge(writer: MemoryWriter, store: Store, first: int, kind: str, seed: int, progress: Progress) -> EditReport:
+    """Merge all segments from ``first`` on."""
+    segments = store.segments or (make_segment(store, np.empty(0, np.int32)),)
+    joined = join_segments(writer.folder, segments[first:], writer.manifest)
+    choose_kind(kind, joined.entries, joined.dimension)  # refuses an unknown kind before anything is written
+    folder = writer.new_folder()
+    with writing(writer.folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        copy_store(joined, folder, _parent(joined), join_shards=True, progress=progress)
+    segment = open_store(folder)
+    build_index(segment, kind, seed=seed, progress=progress)
+    records = (*writer.manifest.segments[:first], writer.record(segment))
+    return _report(writer, writer.commit("compact", records, added=0, forgotten=0).commit)
+
+
+def _parent(joined: Store) -> Parent:
+    """Return the origin of merged segments: that of the first, so that a pruned memory knows how it was pruned."""
+    first = joined.manifest.parent
+    made = Parent(fingerprint=joined.fingerprint, entries=joined.entries, made_by="compact", settings={})
+    return made if first is None else first
+
+
+def _report(writer: MemoryWriter, commit: int | None, repeated: int = 0) -> EditReport:
+    records = writer.manifest.segments
+    return EditReport(
+        commit=commit,
+        added=(),
+        forgotten=(),
+        repeated=repeated,
+        skipped=0,
+        entries=sum(each.entries - (each.forgotten.entries if each.forgotten else 0) for each in records),
+        sentences=sum(each.sentences for each in records),
+        segments=len(records),
+    )

@@ -1,0 +1,127 @@
+"""Find sentences of a memory: by number, tag, file, text or pattern, or by the caller's own id.
+
+Forgotten sentences are not found. Texts are read from disk at each call; only their hashes can be kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from lacuna.datastore import Store
+from lacuna.errors import SettingError
+from lacuna.records import SentencePair
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which sentences to forget; a sentence must meet all conditions that are given.
+
+    :param sentences: Sentence ids.
+    :param tag: The label of the pair.
+    :param origin: The file of the pair, as named when it was added.
+    :param matching: A regular expression, found in the source or the target.
+    :param pairs: Pairs of source and target.
+    """
+
+    sentences: tuple[int, ...] | None = None
+    tag: str | None = None
+    origin: str | None = None
+    matching: str | None = None
+    pairs: tuple[SentencePair, ...] | None = None
+
+    def find(self, store: Store) -> NDArray[np.int64]:
+        """Return the ids of the selected sentences, sorted.
+
+        :raises SettingError: No condition is given, or an id or the pattern is not valid.
+        """
+        if all(each is None for each in (self.sentences, self.tag, self.origin, self.matching, self.pairs)):
+            raise SettingError("selection: nothing selected; give sentence, tag, origin, matching or pairs")
+        pattern = _compile(self.matching)
+        texts = None if self.pairs is None else {(pair.source, pair.target) for pair in self.pairs}
+        found = []
+        for sentence, pair in self._candidates(store):
+            if (
+                (self.tag is None or pair.origin.tag == self.tag)
+                and (self.origin is None or pair.origin.file == self.origin)
+                and (pattern is None or pattern.search(pair.source) or pattern.search(pair.target))
+                and (texts is None or (pair.source, pair.target) in texts)
+            ):
+                found.append(sentence)
+        return np.array(found, dtype=np.int64)
+
+    def _candidates(self, store: Store) -> Iterator[tuple[int, SentencePair]]:
+        if self.sentences is None:
+            yield from store.sentences.present()
+            return
+        for sentence in sorted(set(self.sentences)):
+            check_sentence(store, sentence)
+            yield sentence, store.sentences[sentence]
+
+
+def check_sentence(store: Store, sentence: int) -> None:
+    """Refuse the id of a sentence that does not exist or was forgotten."""
+    if not 0 <= sentence < len(store.sentences):
+        allowed = f"0 to {len(store.sentences) - 1}" if len(store.sentences) else "none, it is empty"
+        raise SettingError(f"sentence: got {sentence}; the sentences of {store.path} are {allowed}")
+    if sentence not in store.sentences:
+        raise SettingError(f"sentence: {sentence} of {store.path} was forgotten before; choose another")
+
+
+def _compile(pattern: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if pattern is None else re.compile(pattern)
+    except re.error as error:
+        raise SettingError(f"matching: got {pattern!r}, not a regular expression ({error}); fix the pattern") from error
+
+
+class SentenceLookup:
+    """Finds pairs of a memory that equal new ones, or have their ids, by hashes of all pairs.
+
+    Segments do not change, so a server keeps one lookup and reads only new segments.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: dict[Path, dict[int, list[int]]] = {}
+
+    def find(self, store: Store, pairs: Iterable[SentencePair]) -> dict[int, int]:
+        """Return the sentences that new pairs replace or repeat.
+
+        :return: For each position in ``pairs`` with such a sentence, its id in the memory. Without an id, a pair equals
+            a sentence of the same source, target and tag.
+        """
+        tables, first = [], 0
+        for part in [store] if store.segments is None else [each.store for each in store.segments]:
+            tables.append((first, self._table(part)))
+            first += len(part.sentences)
+        found = {}
+        for number, pair in enumerate(pairs):
+            key = _key(pair)
+            candidates = [start + local for start, table in tables for local in table.get(_hash(key), ())]
+            same = [each for each in candidates if each in store.sentences and _key(store.sentences[each]) == key]
+            if same:
+                found[number] = same[-1]
+        return found
+
+    def _table(self, part: Store) -> dict[int, list[int]]:
+        if part.path not in self._hashes:
+            table: dict[int, list[int]] = {}
+            for sentence, pair in part.sentences.present():
+                table.setdefault(_hash(_key(pair)), []).append(sentence)
+            self._hashes[part.path] = table
+        return self._hashes[part.path]
+
+
+def _key(pair: SentencePair) -> tuple[str, ...]:
+    """Return what makes two pairs the same: the caller's id, or the texts and the tag."""
+    return (pair.id,) if pair.id is not None else (pair.source, pair.target, pair.origin.tag or "")
+
+
+def _hash(key: tuple[str, ...]) -> int:
+    return xxhash.xxh3_64_intdigest("\0".join(key).encode("utf-8", "surrogatepass"))
