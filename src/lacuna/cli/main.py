@@ -15,7 +15,21 @@ from typing import Any, TextIO
 
 import typer
 
-from lacuna.cli import evaluate, explain, fetch, fit, index, margin, prune, reproduce, serve, store, train, translate
+from lacuna.cli import (
+    edit,
+    evaluate,
+    explain,
+    fetch,
+    fit,
+    index,
+    margin,
+    prune,
+    reproduce,
+    serve,
+    store,
+    train,
+    translate,
+)
 from lacuna.cli.options import VerbCommand
 from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
@@ -35,6 +49,7 @@ INTERRUPTED: dict[str, str] = {
     "finetune": _RESUMES,
     "build": _RESUMES,
     "margin": _RESUMES,
+    "add": _RESUMES,
     "reproduce": _RESUMES,
     "demo": _RESUMES,
     "fit": f"{_STARTS_OVER}; remove the folder first if the combiner is already in it",
@@ -60,6 +75,12 @@ VERBS: dict[str, Callable[..., None]] = {
     "index": index.index,
     "inspect": store.inspect,
     "verify": store.verify,
+    "add": edit.add,
+    "forget": edit.forget,
+    "replace": edit.replace,
+    "compact": edit.compact,
+    "log": edit.log,
+    "scan": edit.scan,
     "margin": margin.margin,
     "prune": prune.prune,
     "tune": fit.tune,

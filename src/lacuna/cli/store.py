@@ -26,6 +26,7 @@ from lacuna.datastore import (
 )
 from lacuna.datastore.importing import LOOKED_FOR, StoreImport, import_store, recognize_store
 from lacuna.datastore.inspection import MARGIN
+from lacuna.editing import check_receipt
 from lacuna.errors import LacunaWarning, SettingError, StoreError
 from lacuna.files import check_unused
 from lacuna.margin import read_margins
@@ -110,26 +111,39 @@ def verify(
     keys: Annotated[
         bool, typer.Option("--keys", help="Also check that the keys reproduce the predictions of the model.")
     ] = False,
+    receipt: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also check a receipt of lacuna forget: its sentences are gone.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check every byte of a store against its hash, and every column for validity.
 
-    Exit code 2 if anything is wrong; each problem is named with its file.
+    Exit code 2 if anything is wrong; each problem is named with its file. With a receipt, it also compares all texts of
+    the memory with it.
 
     Example: `lacuna verify it/store`
     """
     report = verify_store(store, BarProgress())
+    gone = None if receipt is None else check_receipt(store, receipt)
     predictions = None
     if keys and report.sound:
         model, opened = _open_checked(system, store)
         predictions = compare_predictions(opened, model.predict, BarProgress())
     if json:
-        print_json(report.as_json() | ({"predictions": predictions.as_json()} if predictions else {}))
+        parts = {"predictions": predictions, "receipt": gone}
+        print_json(report.as_json() | {name: part.as_json() for name, part in parts.items() if part})
     else:
         for problem in report.problems:
             typer.echo(problem)
     if not report.sound:
         raise StoreError(f"{store}: {len(report.problems)} problems; copy the store again, or build it again")
+    if gone is not None and gone.listed:
+        raise StoreError(
+            f"{receipt}: {gone.listed:,} of {gone.sentences:,} sentences are in {store}; forget them again"
+        )
+    if gone is not None and not json:
+        rest = f"{gone.on_disk:,} still have bytes in the files: lacuna compact {store}" if gone.on_disk else "no bytes"
+        typer.echo(f"{receipt}: {gone.sentences:,} sentences are gone; {rest}")
     if not json:
         typer.echo(f"{store}: sound; {report.entries:,} entries, {report.files:,} files, {report.bytes / 1e6:,.1f} MB")
     if predictions and not json:

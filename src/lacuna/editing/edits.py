@@ -25,6 +25,7 @@ from lacuna.datastore.segments import SegmentRecord
 from lacuna.datastore.store import join_segments, make_segment
 from lacuna.editing.log import Action
 from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
+from lacuna.editing.receipts import write_receipt
 from lacuna.editing.writer import MemoryWriter, edit_memory
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import build_index, choose_kind
@@ -103,17 +104,26 @@ def add_pairs(
         return report
 
 
-def forget_sentences(memory: str | Path, selection: Selection, *, dry_run: bool = False) -> EditReport:
+def forget_sentences(
+    memory: str | Path, selection: Selection, *, dry_run: bool = False, receipt: Path | None = None
+) -> EditReport:
     """Forget the selected sentences: no search and no listing finds them any more.
 
+    Their bytes stay in the files until the memory is compacted.
+
     :param dry_run: Only return what would be forgotten.
+    :param receipt: File for a receipt, see :mod:`lacuna.editing.receipts`.
     """
     with edit_memory(Path(memory)) as (writer, store):
         found = selection.find(store)
         if dry_run or not len(found):
             return replace(_report(writer, None), forgotten=tuple(found.tolist()))
-        entry = writer.commit("forget", writer.forgetting(store, found), added=0, forgotten=len(found))
-        return replace(_report(writer, entry.commit), forgotten=tuple(found.tolist()))
+        pairs = [store.sentences[sentence] for sentence in found.tolist()] if receipt else []
+        commit = writer.commit("forget", writer.forgetting(store, found), added=0, forgotten=len(found)).commit
+        if receipt is not None:
+            after = open_store(writer.folder)
+            write_receipt(receipt, commit, store, after, pairs, store.entries - after.entries)
+        return replace(_report(writer, commit), forgotten=tuple(found.tolist()))
 
 
 def replace_sentence(
