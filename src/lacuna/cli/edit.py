@@ -41,8 +41,8 @@ def add(
 ) -> None:
     """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
 
-    A pair with an id (tuid in TMX, "id" in JSONL) replaces the pair of the same id. Pairs that are there already are not
-    added again. If it is killed, the memory is as before; the same command resumes.
+    A pair with an id (tuid in TMX, "id" in JSONL) replaces the pair of the same id. Pairs that are there already are
+    not added again. If it is killed, the memory is as before; the same command resumes.
 
     Example: `lacuna add it/memory corrections.tsv --tag april`
     """

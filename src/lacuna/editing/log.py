@@ -48,7 +48,7 @@ class LogEntry:
 
 def utc_now() -> str:
     """Return the time for a log entry."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_log(memory: str | Path) -> list[LogEntry]:

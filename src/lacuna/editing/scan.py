@@ -53,11 +53,11 @@ class _Kind:
     is_valid: Callable[[str], bool] = _always
 
 
+_INTERNATIONAL = r"(?<![\w.+])\+\d[\d ()/.-]{6,20}\d(?!\w)"
+_NATIONAL = r"(?<![\w.])(?<!\w[ -])0\d{2,5}[ /-]\d[\d -]{4,12}\d(?!\w)"
 KINDS: dict[str, _Kind] = {
     "email": _Kind(re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})*\.[A-Za-z]{2,24}\b")),
-    "phone": _Kind(
-        re.compile(r"(?<![\w.+])\+\d[\d ()/.-]{6,20}\d(?!\w)|(?<![\w.])0\d{2,5}[ /-]\d[\d -]{4,12}\d(?!\w)"), _phone
-    ),
+    "phone": _Kind(re.compile(f"{_INTERNATIONAL}|{_NATIONAL}"), _phone),
     "iban": _Kind(re.compile(r"\b[A-Z]{2}\d{2}(?: ?[0-9A-Z]{2,4}){3,8}\b"), _iban),
     "card": _Kind(re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])"), _luhn),
     "key": _Kind(
