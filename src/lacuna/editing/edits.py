@@ -114,6 +114,7 @@ def forget_sentences(
     :param dry_run: Only return what would be forgotten.
     :param receipt: File for a receipt, see :mod:`lacuna.editing.receipts`.
     """
+    selection.find(open_store(memory))  # refuses what is wrong before anything is written
     with edit_memory(Path(memory)) as (writer, store):
         found = selection.find(store)
         if dry_run or not len(found):
@@ -132,6 +133,7 @@ def replace_sentence(
     """Replace the translation of a sentence; the corrected pair gets a new sentence id."""
     if not target.strip():
         raise SettingError("target: got an empty text; give the right translation, or use forget")
+    check_sentence(open_store(memory), sentence)  # refuses it before anything is written
     with edit_memory(Path(memory), model) as (writer, store):
         check_sentence(store, sentence)
         pair = replace(store.sentences[sentence], target=target)
@@ -146,10 +148,13 @@ def compact_memory(
     :param kind: Kind of index of the new segment.
     :param tiers: Merge only segments of about the same size, where it pays.
     """
+    now = open_store(memory)
+    choose_kind(kind, now.entries, now.dimension)  # refuses an unknown kind before anything is written
     with edit_memory(Path(memory)) as (writer, store):
         records = writer.manifest.segments
         first = _worth_merging(records) if tiers else 0
-        if first is None or (not tiers and len(records) == 1 and records[0].forgotten is None):
+        compacted = len(records) == 1 and records[0].forgotten is None and kind == AUTO
+        if first is None or (compacted and not tiers):
             return _report(writer, None)
         return _merge(writer, store, first, kind, seed, progress)
 
@@ -222,7 +227,6 @@ def _merge(writer: MemoryWriter, store: Store, first: int, kind: str, seed: int,
     """Merge all segments from ``first`` on."""
     segments = store.segments or (make_segment(store, np.empty(0, np.int32)),)
     joined = join_segments(writer.folder, segments[first:], writer.manifest)
-    choose_kind(kind, joined.entries, joined.dimension)  # refuses an unknown kind before anything is written
     folder = writer.new_folder()
     with writing(writer.folder):
         shutil.rmtree(folder, ignore_errors=True)

@@ -129,8 +129,8 @@ def edit_memory(folder: Path, model: KeyMaker | None = None) -> Iterator[tuple[M
     :raises StoreError: There is no memory, it belongs to another model, or it is being edited.
     """
     folder = folder.resolve()
-    if model is None and not is_edited(folder):
-        open_store(folder)  # an error that says what is wrong
+    if folder.exists() or model is None:
+        _read_or_start(folder, model)  # refuses what is wrong before anything is written
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with write_lock(folder):
@@ -165,7 +165,9 @@ def _read_or_start(folder: Path, model: KeyMaker | None) -> MemoryManifest:
             model=store.manifest.model,
             segments=(segment,),
         )
-    elif model is None or any(path.name != LOCK for path in folder.iterdir()):
+    elif model is None:
+        raise StoreError(f"{folder}: no such memory; name the folder of a memory")
+    elif not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir()):
         raise StoreError(f"{folder}: not empty and not a memory; name the folder of a memory, or a new folder")
     else:
         return MemoryManifest(

@@ -1,6 +1,6 @@
 """Search of a memory with several segments: every index is asked, and the nearest neighbors overall are kept.
 
-All segments that are searched exactly are searched as one, so many small ones cost no more than one of their size.
+All segments that are searched exactly are searched as one, and many small ones cost no more than one of their size.
 Knows nothing of sentences and of why rows are not live.
 """
 

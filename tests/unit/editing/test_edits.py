@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 
 from lacuna.datastore import Store, build_store, open_store, verify_store
 from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log, replace_sentence
+from lacuna.editing.writer import edit_memory
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import ExactIndex, build_index, open_index
 from lacuna.margin.reference import reference_margins
@@ -239,3 +244,20 @@ def test_opened_stores_of_one_state_have_one_fingerprint(memory: Path) -> None:
     seen.append(fingerprint())
     assert seen[-1] == fingerprint()
     assert len(set(seen)) == 3
+
+
+def test_a_second_writer_gets_the_owner(memory: Path) -> None:
+    with edit_memory(memory), pytest.raises(StoreError, match=rf"pid {os.getpid()}"):
+        forget_sentences(memory, Selection(sentences=(0,)))
+    assert forget_sentences(memory, Selection(sentences=(0,))).commit == 1
+    assert open_store(memory).entries == 4
+
+
+def test_a_process_that_is_killed_again_and_again_loses_nothing() -> None:
+    script = Path(__file__).parents[3] / "benchmarks" / "kills.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--kills", "12", "--longest", "0.5"], capture_output=True, text=True, check=True
+    )
+    counts = json.loads(done.stdout)
+    assert counts["edits"] > 0
+    assert (counts["lost or half done"], counts["not sound"]) == (0, 0)

@@ -1,0 +1,98 @@
+"""The editing verbs at the command line: what they print, and ten kinds of bad input."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from bad_input import run_refused
+from lacuna.cli.main import main
+from lacuna.datastore import build_store
+from lacuna.index import build_index
+from lacuna.models import load_model
+from lacuna.records import Languages, Origin, SentencePair
+
+TEXTS = [("Klicken Sie auf OK.", "Click OK."), ("Schreiben Sie an a.b@example.org.", "Write to a.b@example.org.")]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("edited")
+    pairs = [SentencePair(*texts, Origin("first.tsv", str(number))) for number, texts in enumerate(TEXTS, start=1)]
+    build_index(build_store(load_model(languages=Languages("de", "en")), pairs, folder / "memory"))
+    (folder / "more.tsv").write_text("Speichern\tSave\n")
+    (folder / "more.jsonl").write_text('{"source": "Speichern", "target": "Store", "id": 7}\n')
+    (folder / "empty.tsv").write_text("")
+    (folder / "numbers.txt").write_text("0\nx\n")
+    (folder / "other").mkdir()
+    (folder / "other" / "file").touch()
+    return folder
+
+
+def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.setattr("sys.argv", ["lacuna", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_a_session(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def verb(*arguments: str) -> str:
+        return run(list(arguments), monkeypatch, capsys)
+
+    new = str(built / "more.jsonl")
+    assert "added 1 (number 0)" in verb("add", "memory", new, "--languages", "de-en")
+    assert "nothing to do" not in verb("add", "memory", new)
+    report = json.loads(verb("replace", "memory", "--sentence", "0", "--target", "Save", "--json"))
+    assert (report["added"], report["forgotten"], report["commit"]) == ([1], [0], 2)
+    (tmp_path / "mail.tsv").write_text("Schreiben an x@y.org\tWrite to x@y.org\n")
+    verb("add", "memory", "mail.tsv", "--tag", "t")
+    assert verb("scan", "memory", "--numbers") == "2\n"
+    assert "x@y.org" not in verb("scan", "memory")
+    assert "x@y.org" in verb("scan", "memory", "--show")
+    assert "would forget 1" in verb("forget", "memory", "--matching", "x@y", "--dry-run")
+    monkeypatch.setattr("sys.stdin", io.StringIO("2\n"))
+    assert "forgot 1" in verb("forget", "memory", "--sentences", "-", "--receipt", "receipt.json")
+    assert "1 still have bytes" in verb("verify", "memory", "--receipt", "receipt.json")
+    assert "compacted" in verb("compact", "memory")
+    assert "no bytes" in verb("verify", "memory", "--receipt", "receipt.json")
+    assert json.loads(verb("inspect", "memory", "--json"))["segments"] == 1
+    commits = json.loads(verb("log", "memory", "--json"))["commits"]
+    assert [commit["action"] for commit in commits] == ["add", "replace", "add", "forget", "compact"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["add", "other", "more.tsv"], "not a memory"),
+        (["add", "memory", "empty.tsv"], "empty corpus"),
+        (["add", "memory", "none.tsv"], "no such file"),
+        (["forget", "memory"], "nothing selected"),
+        (["forget", "memory", "--sentence", "2"], "0 to 1"),
+        (["forget", "memory", "--matching", "("], "not a regular expression"),
+        (["forget", "memory", "--sentences", "numbers.txt"], "no number"),
+        (["forget", "none", "--tag", "x"], "no such store"),
+        (["replace", "memory", "--sentence", "9", "--target", "x"], "0 to 1"),
+        (["replace", "memory", "--sentence", "0", "--target", " "], "empty text"),
+        (["compact", "memory", "--kind", "nonsense"], "kind: got"),
+        (["scan", "memory", "--kind", "name"], "allowed: email"),
+        (["verify", "memory", "--receipt", "none.json"], "no such receipt"),
+        (["log", "none"], "no such memory"),
+    ],
+)
+def test_bad_input(
+    arguments: list[str],
+    says: str,
+    built: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert says in run_refused(arguments, built, monkeypatch, capfd).line
