@@ -7,7 +7,6 @@ compared. No entry is left out: a query that equals a key of the store finds tha
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store
@@ -69,14 +68,9 @@ class _QueryComparison:
 
     def _bound(self, part: slice) -> NDArray[np.float64]:
         """Return the distance to the nearest of some unknown entries, those with the nearest components."""
-        left = self._queries.components[part]
-        bound = np.full(part.stop - part.start, np.inf)
-        ids = np.arange(part.start, part.stop)
-        for column in _parts(len(self._unknown)):
-            others = self._unknown[column]
-            right = self._screening.projections.components[torch.from_numpy(others)]
-            best = torch.addmm(right.square().sum(1) / -2, left, right.T).argmax(1).numpy()
-            bound = np.minimum(bound, self._pairs.exact(ids, others[best]))
+        bound, ids = np.full(part.stop - part.start, np.inf), np.arange(part.start, part.stop)
+        for others in self._screening.near(self._queries.components[part], self._unknown):
+            bound = np.minimum(bound, self._pairs.exact(ids, others))
         return bound
 
     def _near(
@@ -88,15 +82,11 @@ class _QueryComparison:
         coder, codes = screening.coders[level], screening.codes(level)
         left = coder.left_side(coder.encode(self._vectors.gather(ids)), radius, screening.projections.longest)
         found = []
-        for column in _parts(len(self._known)):
-            row, entry = passing(left, codes.right[column])
-            query, entry = row + part.start, entry + column.start
+        for start in range(0, len(self._known), _COLUMNS_AT_ONCE):
+            row, entry = passing(left, codes.right[start : start + _COLUMNS_AT_ONCE])
+            query, entry = row + part.start, entry + start
             distances = self._pairs.fast(query, entry)
             near = distances <= radius[row] * (1 + self._pairs.relative_error)
             found.append((query[near], entry[near], distances[near]))
         query, entry, distances = (np.concatenate(column) for column in zip(*found, strict=True))
         return query, entry, distances
-
-
-def _parts(count: int) -> list[slice]:
-    return [slice(start, min(count, start + _COLUMNS_AT_ONCE)) for start in range(0, count, _COLUMNS_AT_ONCE)]

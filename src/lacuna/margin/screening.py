@@ -7,6 +7,8 @@ ruled out. The remaining pairs must be computed from whole vectors. Knows nothin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ _KEPT = 128  # components that are kept in float32
 _TRAINING_ROWS, _CODER_ROWS = 20_000, 8192
 _PAIRS_AT_ONCE = 1024  # pairs of projections that stay in the cache of a core
 _ROWS_TRIED, _COLUMNS_TRIED = 64, 2048
+_KEYS_AT_ONCE = 4096
 _STRETCH = 1 + 1e-5  # computed directions are not exactly orthonormal; their error is far smaller
 _SEED = 1  # of what affects the speed only
 
@@ -93,6 +96,25 @@ class Screening:
         if level not in self._codes:
             self._codes[level] = self.coders[level].encode_all(self._keys, self._rows)
         return self._codes[level]
+
+    def near(
+        self, components: torch.Tensor, among: NDArray[np.int64], own: NDArray[np.int64] | None = None
+    ) -> Iterator[NDArray[np.int64]]:
+        """Yield the key with the nearest components to each row, for one piece of some keys after the other.
+
+        :param components: The leading components of the rows.
+        :param among: The keys to choose from, in order.
+        :param own: A key of each row that is left out, unless it is the only one of a piece.
+        """
+        for start in range(0, len(among), _KEYS_AT_ONCE):
+            keys = among[start : start + _KEYS_AT_ONCE]
+            right = self.projections.components[torch.from_numpy(keys)]
+            scores = torch.addmm(right.square().sum(1) / -2, components, right.T)
+            if own is not None:
+                place = np.searchsorted(keys, own).clip(max=len(keys) - 1)
+                rows = np.flatnonzero(keys[place] == own)
+                scores[torch.from_numpy(rows), torch.from_numpy(place[rows])] = -torch.inf
+            yield keys[scores.argmax(1).numpy()]
 
     @one_thread()
     def sample(self, ids: NDArray[np.int64], rng: np.random.Generator) -> list[torch.Tensor]:
