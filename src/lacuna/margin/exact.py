@@ -23,7 +23,6 @@ from lacuna.margin.screening import Screening
 PASSES = ("all entries", "known entries again")
 
 BLOCK = 1024  # entries in a block
-_SEED = 1  # of a sample that affects the speed only
 _PAIRS_AT_ONCE = 1 << 15
 
 # The row in its block of the first entry of each pair, and the second entry.
@@ -169,9 +168,8 @@ class BlockComparison:
             for first, stop in ((0, len(asking)), (len(asking), len(self._order)))
             for start in range(first, stop, BLOCK)
         ]
-        sample = screening.sample(self._order, np.random.default_rng(_SEED))
         self._level = [
-            screening.best_level(self._order[block.part], self._radius[block.part], sample, len(asking))
+            screening.best_level(self._order[block.part], self._radius[block.part], len(asking))
             for block in self._blocks
             if block.asks
         ]

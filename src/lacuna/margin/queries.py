@@ -45,15 +45,13 @@ class _QueryComparison:
 
     def __init__(self, store: Store, queries: NDArray[np.float32]) -> None:
         vectors, keys = VectorArray(queries), CenteredVectors(store.keys, store.mean)
-        rng = np.random.default_rng(_SEED)
-        rotation = find_rotation(keys, store.entries, rng)
+        rotation = find_rotation(keys, store.entries, np.random.default_rng(_SEED))
         self._screening = Screening(keys, store.entries, rotation)
         self._vectors = CenteredVectors(vectors, store.mean)
         self._queries = Projections(self._vectors, len(queries), rotation)
         self._pairs = PairDistances(vectors, store.keys)
         self._count = len(queries)
         self._known, self._unknown = store.known, np.flatnonzero(~store.known)
-        self._sample = self._screening.sample(np.arange(store.entries), rng)
 
     def run(self, part: slice) -> NDArray[np.int64]:
         """Count the known entries that are nearer to each query than all unknown ones."""
@@ -78,7 +76,7 @@ class _QueryComparison:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
         """Return query, entry and float32 distance of all pairs that may be within the radius."""
         screening, ids = self._screening, np.arange(part.start, part.stop)
-        level = screening.best_level(ids, radius, self._sample, self._count, self._vectors)
+        level = screening.best_level(ids, radius, self._count, self._vectors)
         coder, codes = screening.coders[level], screening.codes(level)
         left = coder.left_side(coder.encode(self._vectors.gather(ids)), radius, screening.projections.longest)
         found = []

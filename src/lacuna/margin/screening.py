@@ -38,6 +38,11 @@ def _draw(keys: CenteredVectors, rows: int, count: int, rng: np.random.Generator
     return keys.gather(np.sort(rng.choice(rows, size=min(rows, count), replace=False)).astype(np.int64))
 
 
+def _evenly(count: int, most: int) -> NDArray[np.int64]:
+    """Return at most so many row numbers, evenly spread."""
+    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
+
+
 class Projections:
     """The leading components of vectors, in memory, and their lengths.
 
@@ -88,8 +93,11 @@ class Screening:
         self._keys, self._rows = keys, rows
         rng = np.random.default_rng(_SEED)
         self.projections = Projections(keys, rows, rotation)
-        self.coders = make_coders(rotation, _draw(keys, rows, _CODER_ROWS, rng), rng)
+        drawn = _draw(keys, rows, _CODER_ROWS, rng)
+        self.coders = make_coders(rotation, drawn, rng)
         self._codes: dict[int, Codes] = {}
+        # Some keys, and the right sides of products with them by some of the coders.
+        self._tried, self._tried_codes = drawn[_evenly(len(drawn), _COLUMNS_TRIED)], dict[int, torch.Tensor]()
 
     def codes(self, level: int) -> Codes:
         """Return the codes of all keys by one of the coders."""
@@ -117,18 +125,10 @@ class Screening:
             yield keys[scores.argmax(1).numpy()]
 
     @one_thread()
-    def sample(self, ids: NDArray[np.int64], rng: np.random.Generator) -> list[torch.Tensor]:
-        """Return right sides of a sample of keys, by all coders."""
-        drawn = rng.choice(ids, size=min(len(ids), _COLUMNS_TRIED), replace=False)
-        vectors = self._keys.gather(drawn)
-        return [coder.encode(vectors).right for coder in self.coders]
-
-    @one_thread()
     def best_level(
         self,
         ids: NDArray[np.int64],
         thresholds: NDArray[np.float64],
-        sample: list[torch.Tensor],
         uses: int,
         vectors: CenteredVectors | None = None,
     ) -> int:
@@ -139,16 +139,18 @@ class Screening:
         :param uses: Number of rows that share the cost of new codes of all keys.
         :param vectors: The vectors of the left side; by default the keys.
         """
-        tried = np.linspace(0, len(ids) - 1, min(_ROWS_TRIED, len(ids))).astype(np.int64)
+        tried = _evenly(len(ids), _ROWS_TRIED)
         rows, longest = (vectors or self._keys).gather(ids[tried]), self.projections.longest
         cheapest, best = np.inf, 0
-        for level, (coder, right) in enumerate(zip(self.coders, sample, strict=True)):
+        for level, coder in enumerate(self.coders):
             product = costs().pair + costs().product * coder.columns
             if level not in self._codes:
                 product += costs().encoding * self._keys.dimension * coder.width / uses
             if product >= cheapest:
                 continue
-            left = coder.left_side(coder.encode(rows), thresholds[tried], longest)
+            if level not in self._tried_codes:
+                self._tried_codes[level] = coder.encode(self._tried).right
+            left, right = coder.left_side(coder.encode(rows), thresholds[tried], longest), self._tried_codes[level]
             share = len(passing(left, right)[0]) / (len(left) * len(right))
             cost = product + costs().passing * share
             if cost < cheapest:

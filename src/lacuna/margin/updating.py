@@ -29,7 +29,6 @@ from lacuna.progress import SILENT, Progress
 from lacuna.workers import WorkerPool
 
 BLOCK = 1024  # entries in a block
-_BLOCKS_ALIKE = 8  # blocks with codes of the same width: choosing it takes longer than comparing one block
 _CHANGES_AT_ONCE = 2048
 _SEED = 1  # of samples that affect the speed only
 
@@ -140,7 +139,7 @@ class _Effects:
         zeros = np.zeros((2, entries), np.int64)
         return cls(zeros[0], zeros[1], np.full(entries, np.inf), np.zeros(entries, np.bool_))
 
-    def put(self, entries: NDArray[np.int64], part: _Effects) -> None:
+    def put(self, entries: slice, part: _Effects) -> None:
         """Write the result for some entries."""
         self.known_added[entries], self.known_removed[entries] = part.known_added, part.known_removed
         self.unknown_added[entries], self.unknown_removed[entries] = part.unknown_added, part.unknown_removed
@@ -149,10 +148,9 @@ class _Effects:
 class _ChangeComparison:
     """Compares entries that were kept with all changed ones. A block of entries is one task.
 
-    Entries are ordered by unknown distance, so that codes of the same width suit a block.
+    All blocks use codes of one width: with few changed entries, most of the time goes into making the codes.
 
-    :param radius: The unknown distances of the entries that were kept, which are the first ones in ``after``. An entry
-        without one is not compared.
+    :param radius: The unknown distances of the entries that were kept, which are the first ones in ``after``.
     """
 
     def __init__(
@@ -165,37 +163,29 @@ class _ChangeComparison:
     ) -> None:
         self._keys, self._radius, self._changed = after.keys, radius, changed
         self._pairs = PairDistances(after.keys, changed)
-        compared = np.flatnonzero(np.isfinite(radius))
-        self._order = compared[np.argsort(-radius[compared], kind="stable")]
         centered, count = CenteredVectors(changed, after.mean), len(changed.known)
         self._left, self._right = screening.projections, Projections(centered, count, rotation)
         self._longest = max(self._left.longest, self._right.longest)
-        self._coders = screening.coders
-        sample = screening.sample(np.arange(len(after.known)), np.random.default_rng(_SEED))
-        alike = BLOCK * _BLOCKS_ALIKE
-        groups = [self._order[start : start + alike] for start in range(0, len(self._order), alike)]
-        self._levels = [screening.best_level(ids, radius[ids], sample, count) for ids in groups]
-        self._codes = {
-            level: (screening.codes(level), self._coders[level].encode_all(centered, count).right)
-            for level in sorted(set(self._levels))
-        }
+        level = screening.best_level(np.arange(len(radius)), radius, count)
+        self._coder, self._codes = screening.coders[level], screening.codes(level)
+        self._others = self._coder.encode_all(centered, count).right
 
     def __len__(self) -> int:
-        return -(-len(self._order) // BLOCK)
+        return -(-len(self._radius) // BLOCK)
 
-    def entries(self, number: int) -> NDArray[np.int64]:
+    def entries(self, number: int) -> slice:
         """Return the entries of a block."""
-        return self._order[number * BLOCK : (number + 1) * BLOCK]
+        return slice(number * BLOCK, min(len(self._radius), (number + 1) * BLOCK))
 
     def run(self, number: int) -> _Effects:
         """Compare the entries of one block."""
-        ids, level = self.entries(number), self._levels[number // _BLOCKS_ALIKE]
-        codes, others = self._codes[level]
-        left = self._coders[level].left_side(codes[ids], self._radius[ids], self._longest)
+        part = self.entries(number)
+        ids = np.arange(part.start, part.stop)
+        left = self._coder.left_side(self._codes[part], self._radius[part], self._longest)
         reach = self._left.radius(ids, self._radius[ids], self._longest)
         vectors, effects = self._keys.gather(ids).astype(np.float32), _Effects.none(len(ids))
-        for start in range(0, len(others), _CHANGES_AT_ONCE):
-            rows, other = passing(left, others[start : start + _CHANGES_AT_ONCE])
+        for start in range(0, len(self._others), _CHANGES_AT_ONCE):
+            rows, other = passing(left, self._others[start : start + _CHANGES_AT_ONCE])
             other += start
             near = self._left.distances(ids[rows], self._right, other) <= reach[rows]
             self._add(ids, vectors, rows[near], other[near], effects)
@@ -253,8 +243,12 @@ class _Update:
 
     def _compare(self) -> _Effects:
         """Compare the entries that were kept with the changed ones."""
-        comparison = _ChangeComparison(self._after, self._radius, self._changed, self._screening, self._rotation)
         effects = _Effects.none(len(self._radius))
+        if not len(self._radius):
+            return effects
+        # Entries that had no unknown neighbor are measured in full anyway.
+        radius = np.where(np.isinf(self._radius), 0, self._radius)
+        comparison = _ChangeComparison(self._after, radius, self._changed, self._screening, self._rotation)
         self._progress.start("comparing changed entries", len(comparison), "blocks")
         for number, part in enumerate(WorkerPool.of_process().map(comparison.run, range(len(comparison)))):
             effects.put(comparison.entries(number), part)

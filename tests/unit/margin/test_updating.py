@@ -84,7 +84,6 @@ def updated(before: MeasuredEntries, kept: NDArray[np.bool_], after: Table) -> M
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lacuna.margin.updating.BLOCK", 64)
-    monkeypatch.setattr("lacuna.margin.updating._BLOCKS_ALIKE", 2)
     monkeypatch.setattr("lacuna.margin.updating._CHANGES_AT_ONCE", 16)
     monkeypatch.setattr("lacuna.margin.screening._KEYS_AT_ONCE", 32)
     monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
