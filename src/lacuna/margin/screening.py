@@ -145,7 +145,7 @@ class Screening:
         for level, coder in enumerate(self.coders):
             product = costs().pair + costs().product * coder.columns
             if level not in self._codes:
-                product += costs().encoding * self._keys.dimension * coder.width / uses
+                product += (costs().reading + costs().encoding * coder.width) * self._keys.dimension / uses
             if product >= cheapest:
                 continue
             if level not in self._tried_codes:

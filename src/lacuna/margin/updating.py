@@ -166,7 +166,8 @@ class _ChangeComparison:
         centered, count = CenteredVectors(changed, after.mean), len(changed.known)
         self._left, self._right = screening.projections, Projections(centered, count, rotation)
         self._longest = max(self._left.longest, self._right.longest)
-        level = screening.best_level(np.arange(len(radius)), radius, count)
+        # The passes after this use the same codes, for about as many entries.
+        level = screening.best_level(np.arange(len(radius)), radius, 2 * count)
         self._coder, self._codes = screening.coders[level], screening.codes(level)
         self._others = self._coder.encode_all(centered, count).right
 
