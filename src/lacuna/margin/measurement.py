@@ -178,7 +178,7 @@ def answer(
     :param number: Number of the first pass.
     :param found: The result of its first ``done`` tasks.
     :param saver: Takes the stage, which is the number of the pass plus 1, and returns a function that saves the state
-        after so many tasks. By default nothing is saved, for comparisons that take seconds only.
+        after a number of tasks. By default nothing is saved, for comparisons that take seconds only.
     """
     while questions.open.any():
         result = found or Found.empty(len(questions.open))

@@ -39,7 +39,7 @@ def _draw(keys: CenteredVectors, rows: int, count: int, rng: np.random.Generator
 
 
 def _evenly(count: int, most: int) -> NDArray[np.int64]:
-    """Return at most so many row numbers, evenly spread."""
+    """Return row numbers, evenly spread, at most ``most``."""
     return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
 
 

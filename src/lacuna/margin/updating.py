@@ -260,13 +260,14 @@ class _Update:
     def _questions(self, effects: _Effects) -> Questions:
         """Return the margins that follow from the changes, and the questions about all others."""
         radius, most, unknown_added = self._radius, self._max_margin, effects.unknown_added
-        # Of a margin that was `max_margin`, only the smallest possible number of known entries is known, and there may
-        # be no unknown entry at the unknown distance.
+        # Where the margin was `max_margin`, there may be more known entries than it counts, and no unknown one at the
+        # unknown distance.
         count, capped = self._margin + effects.known_added - effects.known_removed, self._margin == most
         settled = (count >= most) | ~(capped | effects.unknown_removed)
         nearer = unknown_added < radius
+        # The unknown distance does not hold any more, and no added unknown entry gives another one.
         in_full = ~settled & (unknown_added > radius) | np.isinf(radius)
-        # The nearest unknown entry is an added one. How many known ones are before it?
+        # An added unknown entry gives the unknown distance. Known ones within it are counted, if there can be any.
         again = np.where(nearer, (self._margin + effects.known_added > 0) & (unknown_added > 0), ~settled & capped)
         added = np.arange(len(radius), len(self._after.known))
         questions = self._questions_in_full(np.concatenate([np.flatnonzero(in_full), added]))
@@ -277,7 +278,7 @@ class _Update:
         return questions
 
     def _questions_in_full(self, entries: NDArray[np.int64]) -> Questions:
-        """Return the questions about entries of which nothing is known."""
+        """Return the questions about entries that were added, or whose unknown distance does not hold any more."""
         after, nearby = self._after, Nearby.empty(len(self._after.known))
         blocks = [entries[start : start + BLOCK] for start in range(0, len(entries), BLOCK)]
         for ids, unknown in zip(blocks, WorkerPool.of_process().map(self._near_unknown, blocks), strict=True):

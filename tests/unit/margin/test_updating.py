@@ -175,19 +175,25 @@ def test_golden_removals() -> None:
         assert (found.margin[0], found.unknown_distance[0]) == (margin, distance)
 
 
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.bool_]]:
+    """Return a list that will contain, for each pass, whether each entry is measured."""
+    opened: list[NDArray[np.bool_]] = []
+    original = measurement.Questions.wanted
+
+    def note(questions: measurement.Questions, number: int, max_margin: int) -> object:
+        opened.append(questions.open)
+        return original(questions, number, max_margin)
+
+    monkeypatch.setattr(measurement.Questions, "wanted", note)
+    return opened
+
+
 def test_an_unknown_entry_that_replaces_an_equal_one_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     table = line(1, 1, 1, 1, 0)
     before, kept = measured(table, 2048), np.arange(5) != 4
-    asked: list[int] = []
-    original = measurement.Questions.about
-
-    def about(entries: NDArray[np.int64], *others: object) -> object:
-        asked.extend(entries.tolist())
-        return original(entries, *others)
-
-    monkeypatch.setattr(measurement.Questions, "about", about)
+    opened = noted(monkeypatch)
     updated(before, kept, changed(table, kept, at(4, known=False)))
-    assert asked == [4]  # the added one
+    assert not opened  # all others of the added one are known, which needs no pass
 
 
 def test_only_what_changes_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,18 +203,11 @@ def test_only_what_changes_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     table = keys, rng.random(120) < 0.7
     before, kept = measured(table, 2048), np.ones(120, np.bool_)
     kept[100:104] = False
-    wanted: list[NDArray[np.bool_]] = []
-    original = measurement.Questions.wanted
-
-    def note(questions: measurement.Questions, number: int, max_margin: int) -> object:
-        wanted.append(questions.open)
-        return original(questions, number, max_margin)
-
-    monkeypatch.setattr(measurement.Questions, "wanted", note)
+    opened = noted(monkeypatch)
     added = (100 + rng.normal(size=(4, 4))).astype(np.float16), np.array([True, False, True, True])
     updated(before, kept, changed(table, kept, added))
-    assert wanted
-    assert not any(some[:60].any() for some in wanted)
+    assert opened
+    assert not any(some[:60].any() for some in opened)
 
 
 def test_entries_that_do_not_fit_are_refused() -> None:
