@@ -115,6 +115,23 @@ def test_ties_count_against_the_margin(max_margin: int) -> None:
         before = updated(before, kept, table)
 
 
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("max_margin", [5, 2048])
+@pytest.mark.parametrize("value", [65504.0, 6e-8])
+def test_extreme_float16_keys_come_and_go(value: float, max_margin: int) -> None:
+    rng = np.random.default_rng(9)
+    keys, known = clustered(300, 40, 0.8, seed=9)
+    extreme = keys[:40].copy()
+    extreme[:10] = 0
+    extreme[10:14], extreme[14:18], extreme[18:24, ::2] = value, -value, value
+    added = extreme, rng.random(40) < 0.6
+    table = changed((keys, known), np.ones(300, np.bool_), added)
+    larger = updated(measured((keys, known), max_margin), np.ones(300, np.bool_), table)
+    kept = np.arange(340) % 3 > 0
+    smaller = changed(table, kept, (keys[:0], known[:0]))
+    updated(larger, kept, smaller)
+
+
 NUMBERS = st.sampled_from([-2.0, -0.5, 0.0, 0.099976, 0.5, 1.0, 3.0, 1000.0, 65504.0, -65504.0, 6e-8])
 FLAGS = st.sampled_from([st.booleans(), st.just(True), st.just(False)])
 
