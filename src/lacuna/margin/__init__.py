@@ -12,11 +12,14 @@ from lacuna.margin.storage import Agreement, Approximate, MarginManifest, Margin
 if TYPE_CHECKING:
     from lacuna.margin.measurement import MarginReport, measure_margin
     from lacuna.margin.queries import margin_of
+    from lacuna.margin.updating import MeasuredEntries, update_margins
 
 _HOMES = {
     "MarginReport": "lacuna.margin.measurement",
+    "MeasuredEntries": "lacuna.margin.updating",
     "margin_of": "lacuna.margin.queries",
     "measure_margin": "lacuna.margin.measurement",
+    "update_margins": "lacuna.margin.updating",
 }
 
 __all__ = [
@@ -25,10 +28,12 @@ __all__ = [
     "MarginManifest",
     "MarginReport",
     "Margins",
+    "MeasuredEntries",
     "count_known",
     "margin_of",
     "measure_margin",
     "read_margins",
+    "update_margins",
 ]
 
 

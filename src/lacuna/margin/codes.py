@@ -198,7 +198,8 @@ class Costs:
     product: float  # for each column of a matrix
     pair: float = 0.12  # for each pair in addition
     passing: float = 700.0  # for each pair that passes
-    encoding: float = 0.05  # for each dimension and component of a vector
+    reading: float = 4.5  # for each dimension of a vector that is encoded
+    encoding: float = 0.055  # for each dimension and component in addition
 
 
 @cache

@@ -23,7 +23,6 @@ from lacuna.margin.screening import Screening
 PASSES = ("all entries", "known entries again")
 
 BLOCK = 1024  # entries in a block
-_SEED = 1  # of a sample that affects the speed only
 _PAIRS_AT_ONCE = 1 << 15
 
 # The row in its block of the first entry of each pair, and the second entry.
@@ -84,7 +83,8 @@ class Questions:
     """What is open about each entry, and the margins that are settled.
 
     :param open: Whether the margin is open.
-    :param radius: Distance within which to look: that of the nearest unknown entry found so far, or less.
+    :param radius: Distance within which to look: that of the nearest unknown entry found so far, or less. Where the
+        margin is not open, no unknown entry is nearer, and the margin counts the known ones that are.
     :param counted: ``max_margin`` if at least this number of known entries is within the radius, otherwise 0.
     :param margin: The margin, where it is not open.
     """
@@ -112,6 +112,12 @@ class Questions:
             # Nothing is nearer than distance 0. Without any unknown neighbor, all known entries count.
             np.where(radius > 0, min(known, max_margin), 0).astype(np.uint16),
         )
+
+    @classmethod
+    def without_unknown(cls, entries: int, max_margin: int) -> Questions:
+        """Return the answers about a store without unknown entries: all other entries count."""
+        margin = np.full(entries, min(max(0, entries - 1), max_margin), np.uint16)
+        return cls(np.zeros(entries, np.bool_), np.full(entries, np.inf), np.zeros(entries, np.int64), margin)
 
     def wanted(self, number: int, max_margin: int) -> Wanted:
         """Return what a pass looks for."""
@@ -162,9 +168,8 @@ class BlockComparison:
             for first, stop in ((0, len(asking)), (len(asking), len(self._order)))
             for start in range(first, stop, BLOCK)
         ]
-        sample = screening.sample(self._order, np.random.default_rng(_SEED))
         self._level = [
-            screening.best_level(self._order[block.part], self._radius[block.part], sample, len(asking))
+            screening.best_level(self._order[block.part], self._radius[block.part], len(asking))
             for block in self._blocks
             if block.asks
         ]

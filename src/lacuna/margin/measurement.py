@@ -22,7 +22,7 @@ from lacuna.datastore.inspection import margin_histogram
 from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors
 from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
-from lacuna.margin.exact import PASSES, BlockComparison, Found, Questions
+from lacuna.margin.exact import PASSES, BlockComparison, Found, Questions, Wanted
 from lacuna.margin.screening import Screening, find_rotation
 from lacuna.margin.storage import (
     FOLDER,
@@ -84,6 +84,7 @@ class MarginReport:
         """Return the content as JSON-ready values."""
         content = self.manifest.model_dump(mode="json", by_alias=True)
         data = content.pop("data")
+        content.pop("unknown")
         return {
             "into": str(self.path),
             **content,
@@ -117,8 +118,7 @@ def measure_margin(
     measured = margins is None
     if margins is None:
         state = _saved_state(store, max_margin, approximate)
-        values, agreement = _measure(store, max_margin, approximate, state, progress)
-        margins = write_margins(store, values, max_margin, approximate, agreement)
+        margins = _measure(store, max_margin, approximate, state, progress)
         state.remove()
     histogram = margin_histogram(margins.capped(max_margin), store.known)
     return MarginReport(margins, max_margin, histogram, measured, time.monotonic() - started)
@@ -147,14 +147,62 @@ def _saved_state(store: Store, max_margin: int, approximate: Approximate | None)
 
 def _measure(
     store: Store, max_margin: int, approximate: Approximate | None, state: SavedState, progress: Progress
-) -> tuple[NDArray[np.uint16], Agreement | None]:
+) -> Margins:
     keep_freed_memory()
-    known = int(np.count_nonzero(store.known))
-    if known == store.entries:  # all other entries count
-        return np.full(store.entries, min(max_margin, max(0, known - 1)), np.uint16), None
-    if approximate is None:
-        return _Measurement(store, max_margin, NEARBY, state, progress).exact(), None
-    return _Measurement(store, max_margin, approximate, state, progress).approximate()
+    measurement = _Measurement(store, max_margin, approximate or NEARBY, state, progress)
+    all_known = bool(store.known.all())
+    if approximate is not None and not all_known:
+        values, agreement = measurement.approximate()
+        return write_margins(store, values, max_margin, approximate, agreement)
+    answers = Questions.without_unknown(store.entries, max_margin) if all_known else measurement.exact()
+    distance = answers.radius if approximate is None else None
+    return write_margins(store, answers.margin, max_margin, approximate, unknown_distance=distance)
+
+
+Saver = Callable[[int, Questions, Found], Callable[[int], None]]
+
+
+def answer(
+    questions: Questions,
+    compare: Callable[[Wanted], BlockComparison],
+    max_margin: int,
+    progress: Progress,
+    number: int = 0,
+    found: Found | None = None,
+    done: int = 0,
+    saver: Saver | None = None,
+) -> Questions:
+    """Run passes until no question is open.
+
+    :param compare: Prepares a pass.
+    :param number: Number of the first pass.
+    :param found: The result of its first ``done`` tasks.
+    :param saver: Takes the stage, which is the number of the pass plus 1, and returns a function that saves the state
+        after a number of tasks. By default nothing is saved, for comparisons that take seconds only.
+    """
+    while questions.open.any():
+        result = found or Found.empty(len(questions.open))
+        comparison = compare(questions.wanted(number, max_margin))
+        save = _save_nothing if saver is None else saver(number + 1, questions, result)
+        progress.start(f"comparing {PASSES[number]}", len(comparison), "blocks")
+        progress.advance(done)
+        _run_pass(comparison, result, done, save, progress)
+        progress.finish()
+        questions = questions.answered(number, result, max_margin)
+        number, found, done = number + 1, None, 0
+    return questions
+
+
+def _run_pass(
+    comparison: BlockComparison, found: Found, done: int, save: Callable[[int], None], progress: Progress
+) -> None:
+    run_and_save(
+        range(done, len(comparison)),
+        comparison.run,
+        lambda _, part: found.add(part),
+        save,
+        lambda _: progress.advance(1),
+    )
 
 
 class _Measurement:
@@ -175,14 +223,17 @@ class _Measurement:
         nearby = self._compare_lists(self._state.load(_STATE))
         return nearby.margin(self._max_margin), self._agreement(nearby)
 
-    def exact(self) -> NDArray[np.uint16]:
-        """Return exact margins."""
+    def exact(self) -> Questions:
+        """Return exact margins and unknown distances: questions of which none is open."""
         saved = self._state.load(_STATE)
         if saved is not None and int(saved["stage"]) > 0:
             number, done = int(saved["stage"]) - 1, int(saved["done"])
-            return self._answer(_from(Questions, saved), number, _from(Found, saved), done)
-        nearby = self._compare_lists(saved, self._max_margin)
-        return self._answer(self._questions(np.arange(self._store.entries), nearby))
+            questions, found = _from(Questions, saved), _from(Found, saved)
+        else:
+            nearby = self._compare_lists(saved, self._max_margin)
+            questions, found = self._questions(np.arange(self._store.entries), nearby), None
+            number, done = 0, 0
+        return answer(questions, self._compare, self._max_margin, self._progress, number, found, done, self._saver)
 
     @cached_property
     def _rotation(self) -> torch.Tensor:
@@ -226,37 +277,8 @@ class _Measurement:
         store = self._store
         return Questions.about(entries, nearby, store.keys, int(np.count_nonzero(store.known)), self._max_margin)
 
-    def _answer(
-        self, questions: Questions, number: int = 0, found: Found | None = None, done: int = 0, saving: bool = True
-    ) -> NDArray[np.uint16]:
-        """Run passes until no question is open, and return the margins.
-
-        :param number: Number of the first pass.
-        :param found: The result of its first ``done`` tasks.
-        """
-        while questions.open.any():
-            store, found = self._store, found or Found.empty(self._store.entries)
-            wanted = questions.wanted(number, self._max_margin)
-            comparison = BlockComparison(store.keys, store.known, wanted, self._screening)
-            save = self._saver(number + 1, questions, found) if saving else _save_nothing
-            self._run_pass(PASSES[number], comparison, found, done, save)
-            questions = questions.answered(number, found, self._max_margin)
-            number, found, done = number + 1, None, 0
-        return questions.margin
-
-    def _run_pass(
-        self, name: str, comparison: BlockComparison, found: Found, done: int, save: Callable[[int], None]
-    ) -> None:
-        self._progress.start(f"comparing {name}", len(comparison), "blocks")
-        self._progress.advance(done)
-        run_and_save(
-            range(done, len(comparison)),
-            comparison.run,
-            lambda _, part: found.add(part),
-            save,
-            lambda _: self._progress.advance(1),
-        )
-        self._progress.finish()
+    def _compare(self, wanted: Wanted) -> BlockComparison:
+        return BlockComparison(self._store.keys, self._store.known, wanted, self._screening)
 
     def _saver(self, stage: int, *tables: Nearby | Questions | Found) -> Callable[[int], None]:
         """Return a function that saves tables: stage 0 compares lists, stage ``n`` is pass ``n - 1``."""
@@ -274,7 +296,8 @@ class _Measurement:
         known, entries = self._store.known, self._store.entries
         rng = np.random.default_rng(self._settings.seed)
         sample = rng.choice(entries, size=min(entries, self._settings.sample), replace=False)
-        exact = self._answer(self._questions(sample, nearby), saving=False)[sample]
+        questions = self._questions(sample, nearby)
+        exact = answer(questions, self._compare, self._max_margin, self._progress).margin[sample]
         found, known = nearby.margin(self._max_margin)[sample], known[sample]
         same = {str(least): (found >= least) == (exact >= least) for least in _DECISIONS}
         return Agreement(
@@ -286,7 +309,7 @@ class _Measurement:
 
 
 def _save_nothing(done: int) -> None:
-    """Do not save a comparison that takes seconds only."""
+    """Save nothing."""
 
 
 def _arrays(table: Nearby | Questions | Found | KeyLists) -> Arrays:

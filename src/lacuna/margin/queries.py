@@ -7,7 +7,6 @@ compared. No entry is left out: a query that equals a key of the store finds tha
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store
@@ -46,15 +45,13 @@ class _QueryComparison:
 
     def __init__(self, store: Store, queries: NDArray[np.float32]) -> None:
         vectors, keys = VectorArray(queries), CenteredVectors(store.keys, store.mean)
-        rng = np.random.default_rng(_SEED)
-        rotation = find_rotation(keys, store.entries, rng)
+        rotation = find_rotation(keys, store.entries, np.random.default_rng(_SEED))
         self._screening = Screening(keys, store.entries, rotation)
         self._vectors = CenteredVectors(vectors, store.mean)
         self._queries = Projections(self._vectors, len(queries), rotation)
         self._pairs = PairDistances(vectors, store.keys)
         self._count = len(queries)
         self._known, self._unknown = store.known, np.flatnonzero(~store.known)
-        self._sample = self._screening.sample(np.arange(store.entries), rng)
 
     def run(self, part: slice) -> NDArray[np.int64]:
         """Count the known entries that are nearer to each query than all unknown ones."""
@@ -69,14 +66,9 @@ class _QueryComparison:
 
     def _bound(self, part: slice) -> NDArray[np.float64]:
         """Return the distance to the nearest of some unknown entries, those with the nearest components."""
-        left = self._queries.components[part]
-        bound = np.full(part.stop - part.start, np.inf)
-        ids = np.arange(part.start, part.stop)
-        for column in _parts(len(self._unknown)):
-            others = self._unknown[column]
-            right = self._screening.projections.components[torch.from_numpy(others)]
-            best = torch.addmm(right.square().sum(1) / -2, left, right.T).argmax(1).numpy()
-            bound = np.minimum(bound, self._pairs.exact(ids, others[best]))
+        bound, ids = np.full(part.stop - part.start, np.inf), np.arange(part.start, part.stop)
+        for others in self._screening.near(self._queries.components[part], self._unknown):
+            bound = np.minimum(bound, self._pairs.exact(ids, others))
         return bound
 
     def _near(
@@ -84,19 +76,15 @@ class _QueryComparison:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
         """Return query, entry and float32 distance of all pairs that may be within the radius."""
         screening, ids = self._screening, np.arange(part.start, part.stop)
-        level = screening.best_level(ids, radius, self._sample, self._count, self._vectors)
+        level = screening.best_level(ids, radius, self._count, self._vectors)
         coder, codes = screening.coders[level], screening.codes(level)
         left = coder.left_side(coder.encode(self._vectors.gather(ids)), radius, screening.projections.longest)
         found = []
-        for column in _parts(len(self._known)):
-            row, entry = passing(left, codes.right[column])
-            query, entry = row + part.start, entry + column.start
+        for start in range(0, len(self._known), _COLUMNS_AT_ONCE):
+            row, entry = passing(left, codes.right[start : start + _COLUMNS_AT_ONCE])
+            query, entry = row + part.start, entry + start
             distances = self._pairs.fast(query, entry)
             near = distances <= radius[row] * (1 + self._pairs.relative_error)
             found.append((query[near], entry[near], distances[near]))
         query, entry, distances = (np.concatenate(column) for column in zip(*found, strict=True))
         return query, entry, distances
-
-
-def _parts(count: int) -> list[slice]:
-    return [slice(start, min(count, start + _COLUMNS_AT_ONCE)) for start in range(0, count, _COLUMNS_AT_ONCE)]

@@ -7,6 +7,8 @@ ruled out. The remaining pairs must be computed from whole vectors. Knows nothin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ _KEPT = 128  # components that are kept in float32
 _TRAINING_ROWS, _CODER_ROWS = 20_000, 8192
 _PAIRS_AT_ONCE = 1024  # pairs of projections that stay in the cache of a core
 _ROWS_TRIED, _COLUMNS_TRIED = 64, 2048
+_KEYS_AT_ONCE = 4096
 _STRETCH = 1 + 1e-5  # computed directions are not exactly orthonormal; their error is far smaller
 _SEED = 1  # of what affects the speed only
 
@@ -33,6 +36,11 @@ def find_rotation(keys: CenteredVectors, rows: int, rng: np.random.Generator) ->
 
 def _draw(keys: CenteredVectors, rows: int, count: int, rng: np.random.Generator) -> torch.Tensor:
     return keys.gather(np.sort(rng.choice(rows, size=min(rows, count), replace=False)).astype(np.int64))
+
+
+def _evenly(count: int, most: int) -> NDArray[np.int64]:
+    """Return row numbers, evenly spread, at most ``most``."""
+    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
 
 
 class Projections:
@@ -85,8 +93,11 @@ class Screening:
         self._keys, self._rows = keys, rows
         rng = np.random.default_rng(_SEED)
         self.projections = Projections(keys, rows, rotation)
-        self.coders = make_coders(rotation, _draw(keys, rows, _CODER_ROWS, rng), rng)
+        drawn = _draw(keys, rows, _CODER_ROWS, rng)
+        self.coders = make_coders(rotation, drawn, rng)
         self._codes: dict[int, Codes] = {}
+        # Some keys, and the right sides of products with them by some of the coders.
+        self._tried, self._tried_codes = drawn[_evenly(len(drawn), _COLUMNS_TRIED)], dict[int, torch.Tensor]()
 
     def codes(self, level: int) -> Codes:
         """Return the codes of all keys by one of the coders."""
@@ -94,19 +105,30 @@ class Screening:
             self._codes[level] = self.coders[level].encode_all(self._keys, self._rows)
         return self._codes[level]
 
-    @one_thread()
-    def sample(self, ids: NDArray[np.int64], rng: np.random.Generator) -> list[torch.Tensor]:
-        """Return right sides of a sample of keys, by all coders."""
-        drawn = rng.choice(ids, size=min(len(ids), _COLUMNS_TRIED), replace=False)
-        vectors = self._keys.gather(drawn)
-        return [coder.encode(vectors).right for coder in self.coders]
+    def near(
+        self, components: torch.Tensor, among: NDArray[np.int64], own: NDArray[np.int64] | None = None
+    ) -> Iterator[NDArray[np.int64]]:
+        """Yield the key with the nearest components to each row, for one piece of some keys after the other.
+
+        :param components: The leading components of the rows.
+        :param among: The keys to choose from, in order.
+        :param own: A key of each row that is left out, unless it is the only one of a piece.
+        """
+        for start in range(0, len(among), _KEYS_AT_ONCE):
+            keys = among[start : start + _KEYS_AT_ONCE]
+            right = self.projections.components[torch.from_numpy(keys)]
+            scores = torch.addmm(right.square().sum(1) / -2, components, right.T)
+            if own is not None:
+                place = np.searchsorted(keys, own).clip(max=len(keys) - 1)
+                rows = np.flatnonzero(keys[place] == own)
+                scores[torch.from_numpy(rows), torch.from_numpy(place[rows])] = -torch.inf
+            yield keys[scores.argmax(1).numpy()]
 
     @one_thread()
     def best_level(
         self,
         ids: NDArray[np.int64],
         thresholds: NDArray[np.float64],
-        sample: list[torch.Tensor],
         uses: int,
         vectors: CenteredVectors | None = None,
     ) -> int:
@@ -117,16 +139,18 @@ class Screening:
         :param uses: Number of rows that share the cost of new codes of all keys.
         :param vectors: The vectors of the left side; by default the keys.
         """
-        tried = np.linspace(0, len(ids) - 1, min(_ROWS_TRIED, len(ids))).astype(np.int64)
+        tried = _evenly(len(ids), _ROWS_TRIED)
         rows, longest = (vectors or self._keys).gather(ids[tried]), self.projections.longest
         cheapest, best = np.inf, 0
-        for level, (coder, right) in enumerate(zip(self.coders, sample, strict=True)):
+        for level, coder in enumerate(self.coders):
             product = costs().pair + costs().product * coder.columns
             if level not in self._codes:
-                product += costs().encoding * self._keys.dimension * coder.width / uses
+                product += (costs().reading + costs().encoding * coder.width) * self._keys.dimension / uses
             if product >= cheapest:
                 continue
-            left = coder.left_side(coder.encode(rows), thresholds[tried], longest)
+            if level not in self._tried_codes:
+                self._tried_codes[level] = coder.encode(self._tried).right
+            left, right = coder.left_side(coder.encode(rows), thresholds[tried], longest), self._tried_codes[level]
             share = len(passing(left, right)[0]) / (len(left) * len(right))
             cost = product + costs().passing * share
             if cost < cheapest:

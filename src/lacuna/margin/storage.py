@@ -1,7 +1,7 @@
-"""Margins on disk: ``STORE/margin/margin.npy``, its manifest, and the state of an unfinished measurement.
+"""Margins on disk: ``STORE/margin``, its manifest, and the state of an unfinished measurement.
 
 The manifest contains no time and no host name, so equal margins have equal bytes. Knows nothing of how margins are
-measured.
+measured or updated.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -28,10 +28,12 @@ FORMAT = 1
 FOLDER = "margin"
 MANIFEST = "manifest.json"
 MARGINS = "margin.npy"
+UNKNOWN = "unknown.npy"
 UNFINISHED = "unfinished"
 
 MAX_MARGIN = 2048
 _LARGEST = int(np.iinfo(np.uint16).max)
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class MarginManifest(Record):
     :param max_margin: Larger margins are written as this.
     :param approximate: The settings, if the margins are approximate.
     :param agreement: For approximate margins.
+    :param data: The file of the margins.
+    :param unknown: The file of the unknown distances; None for approximate margins and for those of earlier versions.
     """
 
     format: int = FORMAT
@@ -94,19 +98,27 @@ class MarginManifest(Record):
     approximate: Approximate | None = None
     agreement: Agreement | None = None
     data: FileRecord
+    unknown: FileRecord | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Margins:
     """The knowledge margin of each entry of a store.
 
+    An entry's *unknown distance* is the squared distance to its nearest other unknown entry, infinity if there is none.
+    Where the margin is ``max_margin``, it may be less: any distance that no unknown entry is nearer than, and that
+    ``max_margin`` known ones are. So it always holds that the margin is the number of known entries nearer than the
+    unknown distance, up to ``max_margin``, and that no unknown entry is nearer.
+
     :param path: The folder of the margins.
     :param values: ``(entries,)``, at most ``manifest.max_margin``.
+    :param unknown_distance: ``(entries,)``; None if it was not measured. Margins without it cannot be updated.
     """
 
     path: Path
     manifest: MarginManifest
     values: NDArray[np.uint16]
+    unknown_distance: NDArray[np.float64] | None
 
     def capped(self, max_margin: int) -> NDArray[np.uint16]:
         """Return the margins that a measurement with a smaller ``max_margin`` would give."""
@@ -130,13 +142,19 @@ def write_margins(
     max_margin: int,
     approximate: Approximate | None = None,
     agreement: Agreement | None = None,
+    unknown_distance: NDArray[np.float64] | None = None,
 ) -> Margins:
-    """Write margins and replace earlier ones; the manifest is written last."""
+    """Write margins and replace earlier ones; the manifest is written last.
+
+    :param unknown_distance: As in :class:`Margins`.
+    """
     folder = store.path / FOLDER
     with writing(folder):
-        (folder / MANIFEST).unlink(missing_ok=True)  # it does not describe the new file
-        with atomic_path(folder / MARGINS) as temporary, temporary.open("wb") as file:
-            np.save(file, values, allow_pickle=False)
+        (folder / MANIFEST).unlink(missing_ok=True)  # it does not describe the new files
+        (folder / UNKNOWN).unlink(missing_ok=True)
+        _write_array(folder / MARGINS, values)
+        if unknown_distance is not None:
+            _write_array(folder / UNKNOWN, unknown_distance)
         manifest = MarginManifest(
             store=store.fingerprint,
             entries=store.entries,
@@ -145,9 +163,15 @@ def write_margins(
             approximate=approximate,
             agreement=agreement,
             data=record_of(folder / MARGINS),
+            unknown=None if unknown_distance is None else record_of(folder / UNKNOWN),
         )
         write_sealed(folder / MANIFEST, manifest)
-    return Margins(folder, manifest, values)
+    return Margins(folder, manifest, values, unknown_distance)
+
+
+def _write_array(path: Path, array: NDArray[Any]) -> None:
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def read_margins(store: Store) -> Margins:
@@ -169,17 +193,23 @@ def read_margins(store: Store) -> Margins:
             f"{folder}: the margins are of another store, or the store has changed since "
             f"({manifest.entries:,} margins, {store.entries:,} entries); measure them again with: {again}"
         )
-    path = folder / MARGINS
+    values = _read_array(folder / MARGINS, manifest.data, np.uint16, store)
+    distances = None
+    if manifest.unknown is not None:
+        distances = _read_array(folder / UNKNOWN, manifest.unknown, np.float64, store)
+    return Margins(folder, manifest, values, distances)
+
+
+def _read_array(path: Path, record: FileRecord, dtype: type[_Number], store: Store) -> NDArray[_Number]:
+    again = f"measure the margins again with: lacuna margin {store.path}"
     try:
         found = record_of(path)
-        values = np.load(path, allow_pickle=False)
+        values: NDArray[_Number] = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again with: {again}") from error
-    if found != manifest.data or values.dtype != np.uint16 or values.shape != (store.entries,):
-        raise StoreError(
-            f"{path}: changed or damaged, it does not match its manifest; measure the margins again with: {again}"
-        )
-    return Margins(folder, manifest, values)
+        raise StoreError(f"{path}: cannot be read ({error}); {again}") from error
+    if found != record or values.dtype != dtype or values.shape != (store.entries,):
+        raise StoreError(f"{path}: changed or damaged, it does not match its manifest; {again}")
+    return values
 
 
 Arrays = dict[str, NDArray[Any]]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from lacuna.datastore import Store, inspect_store, open_store
+from lacuna.datastore.columns import record_of
 from lacuna.errors import StoreError
-from lacuna.margin import Approximate, MarginReport, measure_margin, measurement, read_margins
+from lacuna.margin import Approximate, MarginReport, MeasuredEntries, measure_margin, measurement, read_margins
 from lacuna.margin.reference import reference_margins
 from lacuna.progress import Silent
 from unit.margin.stores import clustered, make_store
@@ -38,10 +39,37 @@ def test_what_is_written(store: Store) -> None:
     assert (content["format"], content["kind"], content["method"]) == (1, "margins", "exact")
     assert (content["store"], content["entries"], content["max_margin"]) == (store.fingerprint, 400, 64)
     assert content["approximate"] is content["agreement"] is None
-    assert sorted(margin_files(store)) == ["manifest.json", "margin.npy"]
+    assert sorted(margin_files(store)) == ["manifest.json", "margin.npy", "unknown.npy"]
     margins = np.load(store.path / "margin" / "margin.npy", allow_pickle=False)
     assert (margins.dtype, margins.shape) == (np.uint16, (400,))
     assert report.as_json()["xxh3"] == content["data"]["xxh3"]
+    distances = np.load(store.path / "margin" / "unknown.npy", allow_pickle=False)
+    assert (distances.dtype, distances.shape) == (np.float64, (400,))
+    assert content["unknown"] == record_of(store.path / "margin" / "unknown.npy").model_dump()
+    assert read_margins(store).unknown_distance.tolist() == report.margins.unknown_distance.tolist()
+
+
+def test_approximate_margins_have_no_unknown_distances(store: Store) -> None:
+    measure_margin(store, 64)
+    (store.path / "margin" / "manifest.json").unlink()
+    assert measure_margin(store, 64, approximate=NEARBY).margins.unknown_distance is None
+    assert sorted(margin_files(store)) == ["manifest.json", "margin.npy"]
+    assert read_margins(store).unknown_distance is None
+
+
+def test_margins_of_earlier_versions_have_no_unknown_distances(store: Store) -> None:
+    measure_margin(store, 64)
+    folder = store.path / "margin"
+    content = json.loads((folder / "manifest.json").read_text())
+    del content["unknown"], content["checksum"]
+    (folder / "manifest.json").write_text(json.dumps(content))
+    (folder / "unknown.npy").unlink()
+    margins = read_margins(store)
+    assert margins.values.tolist() == reference_margins(KEYS, KNOWN, 64).tolist()
+    assert margins.unknown_distance is None
+    assert not measure_margin(store, 64).measured
+    with pytest.raises(StoreError, match="exact margins without unknown distances, they cannot be updated"):
+        MeasuredEntries.of(store, margins)
 
 
 def test_the_report_holds_the_margins(store: Store) -> None:
@@ -120,6 +148,8 @@ def test_margins_of_another_store_are_refused(store: Store, tmp_path: Path) -> N
     [
         ("margin.npy", b"\x93NUMPY", "changed or damaged|cannot be read"),
         ("margin.npy", None, "cannot be read"),
+        ("unknown.npy", b"\x93NUMPY", "changed or damaged|cannot be read"),
+        ("unknown.npy", None, "cannot be read"),
         ("manifest.json", b"{", "not JSON"),
         ("manifest.json", b"{}", "of kind None"),
         ("manifest.json", b"\xff", "not JSON"),
@@ -195,7 +225,7 @@ def test_other_settings_start_again(store: Store, monkeypatch: pytest.MonkeyPatc
     assert (store.path / "margin" / "unfinished" / "state.npz").is_file()
     measure_margin(store, 9)
     assert read_margins(store).values.tolist() == reference_margins(KEYS, KNOWN, 9).tolist()
-    assert sorted(margin_files(store)) == ["manifest.json", "margin.npy"]
+    assert sorted(margin_files(store)) == ["manifest.json", "margin.npy", "unknown.npy"]
 
 
 def test_a_damaged_state_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
