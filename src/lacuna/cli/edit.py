@@ -37,6 +37,9 @@ def add(
     system: ModelOptions,
     tag: Annotated[str | None, typer.Option(help="Label of the pairs, for forget --tag.")] = None,
     cleaning: Annotated[bool, typer.Option("--clean/--no-clean", help="Drop useless pairs and duplicates.")] = True,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Keep only what PLAC would keep, as when the memory was pruned.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
@@ -49,9 +52,8 @@ def add(
     pairs = list(read_corpus(corpus, languages=system.languages, tag=tag))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
-        report = add_pairs(
-            memory, pairs, system.load(), cleaning=DEFAULT_CLEANING if cleaning else None, progress=BarProgress()
-        )
+        conditions = DEFAULT_CLEANING if cleaning else None
+        report = add_pairs(memory, pairs, system.load(), cleaning=conditions, prune=prune, progress=BarProgress())
     _print(memory, report, json)
 
 

@@ -39,7 +39,7 @@ from lacuna.datastore.manifest import (
     ShardRecord,
     read_store_manifest,
 )
-from lacuna.datastore.segments import MEMORY, MemoryManifest, is_edited, read_forgotten, read_memory_manifest
+from lacuna.datastore.segments import MEMORY, SEGMENTS, MemoryManifest, is_edited, read_forgotten, read_memory_manifest
 from lacuna.errors import StoreError
 from lacuna.files import sha256_of
 from lacuna.records import Languages
@@ -122,6 +122,21 @@ class Store:
         if self.segments is not None:
             return hashlib.sha256("".join(_identity(each) for each in self.segments).encode()).hexdigest()
         return sha256_of(self.path / MANIFEST)
+
+    @property
+    def number(self) -> int:
+        """The number of a segment in its memory; 0 for the first, which is the folder of the memory itself."""
+        return int(self.path.name) if self.path.parent.name == SEGMENTS else 0
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """A number of each entry that edits do not change: that of its segment times 2^32, plus its row there."""
+        if self.segments is None:
+            return np.arange(self.entries, dtype=np.int64) + (self.number << 32)
+        parts = [np.empty(0, np.int64)]
+        for each in self.segments:
+            parts.append(each.store.rows if each.live is None else each.store.rows[each.live])
+        return np.concatenate(parts)
 
     @cached_property
     def values(self) -> NDArray[np.int32]:

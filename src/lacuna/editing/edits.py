@@ -26,10 +26,12 @@ from lacuna.datastore.store import join_segments, make_segment
 from lacuna.editing.log import Action
 from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
 from lacuna.editing.receipts import write_receipt
+from lacuna.editing.segment_pruning import SegmentPruning, current_margins
 from lacuna.editing.writer import MemoryWriter, edit_memory
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import build_index, choose_kind
 from lacuna.index.kinds import AUTO
+from lacuna.margin.storage import write_margins
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
@@ -75,6 +77,7 @@ def add_pairs(
     cleaning: Cleaning | None = DEFAULT_CLEANING,
     lookup: SentenceLookup | None = None,
     merge: bool = True,
+    prune: bool = False,
     progress: Progress = SILENT,
 ) -> EditReport:
     """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
@@ -85,6 +88,7 @@ def add_pairs(
     :param cleaning: Drops pairs of no use, as ``lacuna build`` does; ``None`` adds every pair as it is.
     :param lookup: Kept by callers that add often.
     :param merge: Merge small segments afterward, if there are many.
+    :param prune: Keep only the entries that PLAC would keep, with the settings that the memory was pruned with.
     """
     new = _last_of_each_id(list(clean(pairs, cleaning)))
     if not new:
@@ -94,9 +98,10 @@ def add_pairs(
         fresh = [number for number, pair in enumerate(new) if _is_new(pair, found.get(number), store)]
         if not fresh:
             return _report(writer, None, repeated=len(new))
+        pruning = SegmentPruning.of(store, progress) if prune else None
         replaced = [found[number] for number in fresh if number in found]
         added = [new[number] for number in fresh]
-        report = _commit(writer, store, "add", added, replaced, model, len(new) - len(fresh), progress)
+        report = _commit(writer, store, "add", added, replaced, model, len(new) - len(fresh), progress, pruning)
         first = _worth_merging(writer.manifest.segments) if merge else None
         if first is not None:
             merged = _merge(writer, open_store(writer.folder), first, AUTO, 1, progress)
@@ -181,9 +186,12 @@ def _commit(
     model: TeacherForcingModel,
     repeated: int,
     progress: Progress,
+    pruning: SegmentPruning | None = None,
 ) -> EditReport:
     """Build a segment of new pairs, and commit it together with the sentences that they replace."""
     segment = _build(writer.new_folder(), pairs, model, progress)
+    if pruning is not None:
+        segment = pruning.prune(segment, writer.manifest, progress)
     gone = np.unique(np.array(replaced, dtype=np.int64))
     first = len(store.sentences)
     records = (*writer.forgetting(store, gone), writer.record(segment))
@@ -227,6 +235,7 @@ def _merge(writer: MemoryWriter, store: Store, first: int, kind: str, seed: int,
     """Merge all segments from ``first`` on."""
     segments = store.segments or (make_segment(store, np.empty(0, np.int32)),)
     joined = join_segments(writer.folder, segments[first:], writer.manifest)
+    margins = current_margins(store, progress)
     folder = writer.new_folder()
     with writing(writer.folder):
         shutil.rmtree(folder, ignore_errors=True)
@@ -235,7 +244,18 @@ def _merge(writer: MemoryWriter, store: Store, first: int, kind: str, seed: int,
     segment = open_store(folder)
     build_index(segment, kind, seed=seed, progress=progress)
     records = (*writer.manifest.segments[:first], writer.record(segment))
-    return _report(writer, writer.commit("compact", records, added=0, forgotten=0).commit)
+    commit = writer.commit("compact", records, added=0, forgotten=0).commit
+    if margins is not None:  # entries and their order are the same
+        settings = margins.manifest
+        write_margins(
+            open_store(writer.folder),
+            margins.values,
+            settings.max_margin,
+            settings.approximate,
+            settings.agreement,
+            margins.unknown_distance,
+        )
+    return _report(writer, commit)
 
 
 def _parent(joined: Store) -> Parent:

@@ -9,6 +9,7 @@ In a pass, entries form blocks. Each block is one task; tasks do not depend on e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from lacuna.index.distances import PairDistances, Vectors
 from lacuna.margin.approximate import Nearby
 from lacuna.margin.codes import passing
 from lacuna.margin.screening import Screening
+from lacuna.margin.tasks import run_and_save
+from lacuna.progress import Progress
 
 PASSES = ("all entries", "known entries again")
 
@@ -244,3 +247,53 @@ class BlockComparison:
         left, right = left[chosen], right[chosen]
         nearer = self._pairs.below(left, right, distances[chosen], radius[chosen])
         np.add.at(found.known_nearer, left[nearer], 1)
+
+
+Saver = Callable[[int, Questions, Found], Callable[[int], None]]
+
+
+def answer(
+    questions: Questions,
+    compare: Callable[[Wanted], BlockComparison],
+    max_margin: int,
+    progress: Progress,
+    number: int = 0,
+    found: Found | None = None,
+    done: int = 0,
+    saver: Saver | None = None,
+) -> Questions:
+    """Run passes until no question is open.
+
+    :param compare: Prepares a pass.
+    :param number: Number of the first pass.
+    :param found: The result of its first ``done`` tasks.
+    :param saver: Takes the stage, which is the number of the pass plus 1, and returns a function that saves the state
+        after a number of tasks. By default nothing is saved, for comparisons that take seconds only.
+    """
+    while questions.open.any():
+        result = found or Found.empty(len(questions.open))
+        comparison = compare(questions.wanted(number, max_margin))
+        save = _save_nothing if saver is None else saver(number + 1, questions, result)
+        progress.start(f"comparing {PASSES[number]}", len(comparison), "blocks")
+        progress.advance(done)
+        _run_pass(comparison, result, done, save, progress)
+        progress.finish()
+        questions = questions.answered(number, result, max_margin)
+        number, found, done = number + 1, None, 0
+    return questions
+
+
+def _run_pass(
+    comparison: BlockComparison, found: Found, done: int, save: Callable[[int], None], progress: Progress
+) -> None:
+    run_and_save(
+        range(done, len(comparison)),
+        comparison.run,
+        lambda _, part: found.add(part),
+        save,
+        lambda _: progress.advance(1),
+    )
+
+
+def _save_nothing(done: int) -> None:
+    """Save nothing."""

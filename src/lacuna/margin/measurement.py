@@ -22,7 +22,8 @@ from lacuna.datastore.inspection import margin_histogram
 from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors
 from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
-from lacuna.margin.exact import PASSES, BlockComparison, Found, Questions, Wanted
+from lacuna.margin.edited import follow_edits
+from lacuna.margin.exact import BlockComparison, Found, Questions, Wanted, answer
 from lacuna.margin.screening import Screening, find_rotation
 from lacuna.margin.storage import (
     FOLDER,
@@ -107,6 +108,7 @@ def measure_margin(
 
     After an interruption the same call resumes, and the result has the same bytes. Suitable margins that exist already
     are kept: exact ones, or approximate ones with the same settings, and with the same or a larger ``max_margin``.
+    If a memory was edited a little since its exact margins were measured, only what can have changed is measured.
 
     :param max_margin: Larger margins count as this. PLAC needs no more than the largest ``min_margin``; small bounds
         are faster.
@@ -116,6 +118,8 @@ def measure_margin(
     started = time.monotonic()
     margins = _suitable(store, max_margin, approximate)
     measured = margins is None
+    if margins is None and approximate is None:
+        margins = follow_edits(store, max_margin, progress)
     if margins is None:
         state = _saved_state(store, max_margin, approximate)
         margins = _measure(store, max_margin, approximate, state, progress)
@@ -157,52 +161,6 @@ def _measure(
     answers = Questions.without_unknown(store.entries, max_margin) if all_known else measurement.exact()
     distance = answers.radius if approximate is None else None
     return write_margins(store, answers.margin, max_margin, approximate, unknown_distance=distance)
-
-
-Saver = Callable[[int, Questions, Found], Callable[[int], None]]
-
-
-def answer(
-    questions: Questions,
-    compare: Callable[[Wanted], BlockComparison],
-    max_margin: int,
-    progress: Progress,
-    number: int = 0,
-    found: Found | None = None,
-    done: int = 0,
-    saver: Saver | None = None,
-) -> Questions:
-    """Run passes until no question is open.
-
-    :param compare: Prepares a pass.
-    :param number: Number of the first pass.
-    :param found: The result of its first ``done`` tasks.
-    :param saver: Takes the stage, which is the number of the pass plus 1, and returns a function that saves the state
-        after a number of tasks. By default nothing is saved, for comparisons that take seconds only.
-    """
-    while questions.open.any():
-        result = found or Found.empty(len(questions.open))
-        comparison = compare(questions.wanted(number, max_margin))
-        save = _save_nothing if saver is None else saver(number + 1, questions, result)
-        progress.start(f"comparing {PASSES[number]}", len(comparison), "blocks")
-        progress.advance(done)
-        _run_pass(comparison, result, done, save, progress)
-        progress.finish()
-        questions = questions.answered(number, result, max_margin)
-        number, found, done = number + 1, None, 0
-    return questions
-
-
-def _run_pass(
-    comparison: BlockComparison, found: Found, done: int, save: Callable[[int], None], progress: Progress
-) -> None:
-    run_and_save(
-        range(done, len(comparison)),
-        comparison.run,
-        lambda _, part: found.add(part),
-        save,
-        lambda _: progress.advance(1),
-    )
 
 
 class _Measurement:
@@ -306,10 +264,6 @@ class _Measurement:
             equal=float(np.mean(found == exact)),
             decisions={least: float(np.mean(which[known])) if known.any() else 1.0 for least, which in same.items()},
         )
-
-
-def _save_nothing(done: int) -> None:
-    """Save nothing."""
 
 
 def _arrays(table: Nearby | Questions | Found | KeyLists) -> Arrays:

@@ -29,6 +29,7 @@ FOLDER = "margin"
 MANIFEST = "manifest.json"
 MARGINS = "margin.npy"
 UNKNOWN = "unknown.npy"
+ROWS = "rows.npy"
 UNFINISHED = "unfinished"
 
 MAX_MARGIN = 2048
@@ -99,6 +100,7 @@ class MarginManifest(Record):
     agreement: Agreement | None = None
     data: FileRecord
     unknown: FileRecord | None = None
+    rows: FileRecord | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +153,11 @@ def write_margins(
     folder = store.path / FOLDER
     with writing(folder):
         (folder / MANIFEST).unlink(missing_ok=True)  # it does not describe the new files
-        (folder / UNKNOWN).unlink(missing_ok=True)
+        for name in (UNKNOWN, ROWS):
+            (folder / name).unlink(missing_ok=True)
         _write_array(folder / MARGINS, values)
+        if store.segments is not None:
+            _write_array(folder / ROWS, store.rows)
         if unknown_distance is not None:
             _write_array(folder / UNKNOWN, unknown_distance)
         manifest = MarginManifest(
@@ -164,6 +169,7 @@ def write_margins(
             agreement=agreement,
             data=record_of(folder / MARGINS),
             unknown=None if unknown_distance is None else record_of(folder / UNKNOWN),
+            rows=None if store.segments is None else record_of(folder / ROWS),
         )
         write_sealed(folder / MANIFEST, manifest)
     return Margins(folder, manifest, values, unknown_distance)
@@ -179,35 +185,75 @@ def read_margins(store: Store) -> Margins:
 
     :raises StoreError: They have not been measured, belong to another state of the store, or are damaged.
     """
-    folder = store.path / FOLDER
+    folder, manifest = store.path / FOLDER, _read_margin_manifest(store)
     again = f"lacuna margin {store.path}"
-    manifest = read_manifest(
-        folder / MANIFEST,
-        MarginManifest,
-        StoreError,
-        missing=f"{store.path}: has no margins; measure them first with: {again}",
-        again=f"measure the margins again with: {again}",
-    )
     if manifest.store != store.fingerprint or manifest.entries != store.entries:
         raise StoreError(
             f"{folder}: the margins are of another store, or the store has changed since "
             f"({manifest.entries:,} margins, {store.entries:,} entries); measure them again with: {again}"
         )
-    values = _read_array(folder / MARGINS, manifest.data, np.uint16, store)
+    values = _read_array(folder / MARGINS, manifest.data, np.uint16, store, store.entries)
     distances = None
     if manifest.unknown is not None:
-        distances = _read_array(folder / UNKNOWN, manifest.unknown, np.float64, store)
+        distances = _read_array(folder / UNKNOWN, manifest.unknown, np.float64, store, store.entries)
     return Margins(folder, manifest, values, distances)
 
 
-def _read_array(path: Path, record: FileRecord, dtype: type[_Number], store: Store) -> NDArray[_Number]:
+@dataclass(frozen=True, eq=False)
+class EarlierMargins:
+    """Margins of a memory before it was edited.
+
+    :param rows: The row number of each entry, see :attr:`~lacuna.datastore.store.Store.rows`.
+    """
+
+    values: NDArray[np.uint16]
+    unknown_distance: NDArray[np.float64] | None
+    rows: NDArray[np.int64]
+    max_margin: int
+
+
+def read_earlier_margins(store: Store) -> EarlierMargins | None:
+    """Read the margins of an edited memory as they were measured; ``None`` if there are none that it had before."""
+    if store.segments is None:
+        return None
+    folder = store.path / FOLDER
+    try:
+        manifest = _read_margin_manifest(store)
+        count = manifest.entries
+        values = _read_array(folder / MARGINS, manifest.data, np.uint16, store, count)
+        distances = None
+        if manifest.unknown is not None:
+            distances = _read_array(folder / UNKNOWN, manifest.unknown, np.float64, store, count)
+        if manifest.rows is not None:
+            rows = _read_array(folder / ROWS, manifest.rows, np.int64, store, count)
+        elif store.segments and manifest.store == store.segments[0].store.fingerprint:
+            rows = store.segments[0].store.rows
+        else:
+            return None
+    except StoreError:
+        return None
+    return EarlierMargins(values, distances, rows, manifest.max_margin)
+
+
+def _read_margin_manifest(store: Store) -> MarginManifest:
+    again = f"lacuna margin {store.path}"
+    return read_manifest(
+        store.path / FOLDER / MANIFEST,
+        MarginManifest,
+        StoreError,
+        missing=f"{store.path}: has no margins; measure them first with: {again}",
+        again=f"measure the margins again with: {again}",
+    )
+
+
+def _read_array(path: Path, record: FileRecord, dtype: type[_Number], store: Store, count: int) -> NDArray[_Number]:
     again = f"measure the margins again with: lacuna margin {store.path}"
     try:
         found = record_of(path)
         values: NDArray[_Number] = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: cannot be read ({error}); {again}") from error
-    if found != record or values.dtype != dtype or values.shape != (store.entries,):
+    if found != record or values.dtype != dtype or values.shape != (count,):
         raise StoreError(f"{path}: changed or damaged, it does not match its manifest; {again}")
     return values
 

@@ -20,8 +20,7 @@ from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors, PairDistances, Vectors
 from lacuna.margin.approximate import Nearby
 from lacuna.margin.codes import passing
-from lacuna.margin.exact import BlockComparison, Questions
-from lacuna.margin.measurement import answer
+from lacuna.margin.exact import BlockComparison, Questions, answer
 from lacuna.margin.screening import Projections, Screening, find_rotation
 from lacuna.margin.storage import Margins
 from lacuna.margin.tasks import keep_freed_memory
