@@ -80,9 +80,7 @@ def test_new_entries_are_pruned_like_the_memory(memory: Path, tmp_path: Path) ->
     store = open_store(small)
     added = np.isin(store.sentence, report.added)
     whole = build_store(MODEL, new, tmp_path / "new", cleaning=None)
-    everything = np.concatenate(
-        [store.keys.gather(np.flatnonzero(~added)), whole.keys.gather(np.arange(whole.entries))]
-    )
+    old, fresh = store.keys.gather(np.flatnonzero(~added)), whole.keys.gather(np.arange(whole.entries))
     known = np.concatenate([store.known[~added], whole.known])
     margins = reference_margins(np.concatenate([old, fresh]), known, MAX)[-whole.entries :]
     candidates = int((whole.known & (margins >= 1)).sum())
