@@ -29,6 +29,8 @@ from lacuna.errors import LacunaWarning, SettingError
 
 MemoryPath = Annotated[Path, typer.Argument(metavar="MEMORY", help="Folder of a memory: a store with its index.")]
 
+Weight = Annotated[float, typer.Option(help="Each new entry counts as this many entries.")]
+
 
 @expand_bundles
 def add(
@@ -40,6 +42,7 @@ def add(
     prune: Annotated[
         bool, typer.Option("--prune", help="Keep only what PLAC would keep, as when the memory was pruned.")
     ] = False,
+    weight: Weight = 1.0,
     json: Json = False,
 ) -> None:
     """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
@@ -53,7 +56,9 @@ def add(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
         conditions = DEFAULT_CLEANING if cleaning else None
-        report = add_pairs(memory, pairs, system.load(), cleaning=conditions, prune=prune, progress=BarProgress())
+        report = add_pairs(
+            memory, pairs, system.load(), cleaning=conditions, prune=prune, weight=weight, progress=BarProgress()
+        )
     _print(memory, report, json)
 
 
@@ -94,13 +99,16 @@ def replace(
     system: ModelOptions,
     sentence: Annotated[int, typer.Option(help="Number of the sentence.")],
     target: Annotated[str, typer.Option(help="The right translation.")],
+    weight: Weight = 1.0,
     json: Json = False,
 ) -> None:
     """Correct the translation of a sentence; the corrected pair gets a new number.
 
     Example: `lacuna replace it/memory --sentence 12 --target "Save the file."`
     """
-    _print(memory, replace_sentence(memory, sentence, target, system.load(), progress=BarProgress()), json)
+    _print(
+        memory, replace_sentence(memory, sentence, target, system.load(), weight=weight, progress=BarProgress()), json
+    )
 
 
 def compact(
