@@ -1,0 +1,94 @@
+"""Does a memory that learns from corrections help? Walk through a document as a post-editor does.
+
+Each sentence is translated; then its reference is added to the memory, as a post-editor's correction would be. This is
+compared with the model alone and with a memory that does not learn. Each pair is also translated once more right after
+it was added: a correction that does not show then was in vain. Corrections are tried with several weights.
+
+    python benchmarks/postediting.py DOCUMENT --languages de-en [--model MODEL] [--memory STORE] [--combiner FOLDER]
+        [--sentences 300] [--weights 1 8 64]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import fmean, median
+
+from lacuna.combiners import Combiner, Vanilla, load_combiner
+from lacuna.corpora import read_corpus
+from lacuna.editing import SentenceLookup, add_pairs
+from lacuna.evaluation import compare_runs, evaluate_systems
+from lacuna.models import Model, load_model
+from lacuna.records import Languages, SentencePair
+from lacuna.translator import Memory, Translator, open_memory
+
+LEARNED = "learned"
+
+
+def walk(
+    model: Model, pairs: list[SentencePair], fixed: list[Memory], combiner: Combiner, weight: float, folder: Path
+) -> tuple[list[str], list[str], list[float]]:
+    """Return the translations, the translations right after each correction, and the seconds of each correction."""
+    first, again, seconds = [], [], []
+    memories, lookup = fixed, SentenceLookup()
+    for pair in pairs:
+        [before] = Translator(model, memories, combiner if memories else None).translate([pair.source])
+        started = time.monotonic()
+        add_pairs(folder / LEARNED, [pair], model, cleaning=None, lookup=lookup, weight=weight)
+        memories = [*fixed, open_memory(folder / LEARNED)]
+        seconds.append(time.monotonic() - started)
+        [after] = Translator(model, memories, combiner).translate([pair.source])
+        first.append(before.text)
+        again.append(after.text)
+    return first, again, seconds
+
+
+def main() -> None:
+    """Print one JSON object per system."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("document")
+    parser.add_argument("--languages", required=True)
+    parser.add_argument("--model")
+    parser.add_argument("--memory", type=Path, help="a memory to start from; otherwise it is empty")
+    parser.add_argument("--combiner", type=Path, help="default: vanilla with the settings below")
+    parser.add_argument("--k", type=int, default=8)
+    parser.add_argument("--knn-weight", type=float, default=0.5)
+    parser.add_argument("--temperature", type=float, default=100.0)
+    parser.add_argument("--sentences", type=int, default=300)
+    parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 8.0, 64.0])
+    given = parser.parse_args()
+    languages = Languages.parse(given.languages)
+    model = load_model(given.model, languages=languages)
+    pairs = list(read_corpus(given.document, languages=languages))[: given.sentences]
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    fixed = [open_memory(given.memory)] if given.memory else []
+    vanilla = Vanilla(given.k, given.knn_weight, given.temperature)
+    combiner = load_combiner(given.combiner) if given.combiner else vanilla
+
+    def show(name: str, texts: list[str], baseline: list[str], **more: object) -> None:
+        score = evaluate_systems(references, {name: texts}, target_language=languages.target)[0]
+        systems = {"baseline": [baseline], name: [texts]}
+        gain = compare_runs(references, systems, target_language=languages.target)[name]["baseline"]
+        row = {"system": name, "BLEU": round(score.bleu.value, 2), "chrF": round(score.chrf.value, 2)}
+        row |= {"gain": [round(part, 2) for part in (gain.bleu, gain.low, gain.high)], **more}
+        print(json.dumps(row), flush=True)
+
+    alone = [result.text for result in Translator(model).translate(sources)]
+    show("model alone", alone, alone)
+    baseline = alone
+    if fixed:
+        baseline = [result.text for result in Translator(model, fixed, combiner).translate(sources)]
+        show("memory that does not learn", baseline, alone)
+    for weight in given.weights:
+        with tempfile.TemporaryDirectory() as folder:
+            first, again, seconds = walk(model, pairs, fixed, combiner, weight, Path(folder))
+        seen = fmean(text == reference for text, reference in zip(again, references, strict=True))
+        times = {"milliseconds": round(1000 * median(seconds)), "seen at once": round(seen, 3)}
+        show(f"learning, weight {weight:g}", first, baseline, **times)
+
+
+if __name__ == "__main__":
+    main()
