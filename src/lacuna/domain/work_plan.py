@@ -33,9 +33,9 @@ _LEAST_SECONDS = 1.0
 # A time limit leaves dev and test at least this many pairs, and the memory this many.
 _LEAST_LIMITED, _LEAST_TRAIN = 100, 200
 _OPTIONAL = {"gate": "the gate", "prune": "pruning"}
-_OPTIONAL_STEPS = ("safe", "prune", "gate")
-# In a smaller memory a search takes so little time that no gate is worth its own.
-_LEAST_GATED = 50_000
+# In a memory with fewer entries, a search takes so little time, and the memory so little space, that neither a gate nor
+# pruning is worth the trouble.
+_LARGE = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class WorkPlan:
         return sum(self.seconds().values())
 
     def seconds_from(self, step: str) -> float:
-        """Estimate the time of a step and of all later ones that are not optional."""
+        """Estimate the time of a step and of all that must follow; the gate need not."""
         seconds = self.seconds()
         later = list(seconds)[list(seconds).index(step) :]
-        return sum(seconds[name] for name in later if name == step or name not in _OPTIONAL_STEPS)
+        return sum(seconds[name] for name in later if name == step or name != "gate")
 
 
 def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int) -> WorkPlan:
@@ -115,6 +115,7 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
     translate = _time_of(lambda pairs: translator.translate([pair.source for pair in pairs]), some[:_TRANSLATED])
     tokens = sum(map(len, model.encode_targets([pair.target for pair in some]))) / len(some)
     fits = len(parts.dev) >= LEAST
+    is_large = len(parts.train) * tokens >= _LARGE
     plan = WorkPlan(
         read=read,
         translate=translate,
@@ -123,8 +124,8 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
         dev=len(parts.dev),
         test=len(parts.test),
         fits=fits,
-        prune=fits,
-        gate=fits and len(parts.train) * tokens >= _LEAST_GATED,
+        prune=fits and is_large,
+        gate=fits and is_large,
     )
     return plan if budget is None else limit(plan, 60 * budget)
 
