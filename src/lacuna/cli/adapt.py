@@ -77,4 +77,4 @@ def _print_domain(domain: Domain) -> None:
     )
     for note in found.notes:
         typer.echo(f"- {note}")
-    typer.echo(f"{domain.path}: done in {duration(found.seconds)}; see {domain.path / 'report.html'}")
+    typer.echo(f"{domain.path}: done in {duration(sum(found.seconds.values()))}; see {domain.path / 'report.html'}")

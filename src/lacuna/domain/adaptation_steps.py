@@ -105,9 +105,12 @@ class AdaptationSteps:
         self.notes = [*parts.notes, *self._plan.notes]
 
     @property
-    def seconds(self) -> float:
-        """Time of all steps so far, in whichever run they were done."""
-        return round(sum(step.seconds for step in self._cache.steps), 1)
+    def seconds(self) -> dict[str, float]:
+        """Time of each step so far, in whichever run it was done."""
+        found: dict[str, float] = {}
+        for step in self._cache.steps:
+            found[step.name] = round(found.get(step.name, 0.0) + step.seconds, 1)
+        return found
 
     @property
     def work(self) -> Progress:
@@ -320,7 +323,7 @@ class AdaptationSteps:
 
     def _has_time(self, step: str, what: str) -> bool:
         """Return whether an optional step and all later steps that are not optional fit into the time limit."""
-        if self._budget is None or self.seconds + self._plan.seconds_from(step) <= 60 * self._budget:
+        if self._budget is None or sum(self.seconds.values()) + self._plan.seconds_from(step) <= 60 * self._budget:
             return True
         self.notes.append(f"The time limit leaves out {what}: the steps before took longer than estimated.")
         return False

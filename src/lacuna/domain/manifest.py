@@ -104,7 +104,7 @@ class DomainManifest(Record):
     :param calibrated: Whether there is a calibration.
     :param scores: The model alone and the domain on test; empty without a test set.
     :param notes: What was left out or decided, and why: one sentence each.
-    :param seconds: Time of all steps together.
+    :param seconds: Time of each step, in whichever run it was done.
     """
 
     format: int = FORMAT
@@ -122,7 +122,7 @@ class DomainManifest(Record):
     calibrated: bool
     scores: tuple[DomainScore, ...]
     notes: tuple[str, ...]
-    seconds: float
+    seconds: dict[str, float]
 
 
 def write_domain_manifest(folder: Path, manifest: DomainManifest) -> None:

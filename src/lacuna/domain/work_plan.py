@@ -18,8 +18,9 @@ from lacuna.models import Model
 from lacuna.records import SentencePair
 from lacuna.translator import Translator
 
-# Pairs to measure the speeds with; a few more before them, because the first ones prepare weights.
-_READ, _TRANSLATED, _FIRST = 48, 16, 4
+# Speeds are measured on more and more pairs until that takes this long. The first pairs do not count: weights are
+# prepared, and kernels compiled.
+_FIRST, _SAMPLES, _ENOUGH_SECONDS = 4, (16, 64, 256), 2.0
 # Dev pairs that are translated to compare memories and gates.
 MOST_TRANSLATED = 500
 # Translating with a memory takes this many times as long as without.
@@ -31,7 +32,7 @@ _PER_ENTRY, _MARGIN_PER_ENTRY, _MARGIN_PER_PAIR_OF_ENTRIES = 5e-5, 2e-4, 2e-9
 # Seconds of a step with hardly any work.
 _LEAST_SECONDS = 1.0
 # A time limit leaves dev and test at least this many pairs, and the memory this many.
-_LEAST_LIMITED, _LEAST_TRAIN = 100, 200
+_LEAST_LIMITED, _LEAST_TRAIN = 200, 200
 _OPTIONAL = {"gate": "the gate", "prune": "pruning"}
 # In a memory with fewer entries, a search takes so little time, and the memory so little space, that neither a gate nor
 # pruning is worth the trouble.
@@ -109,10 +110,10 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
 
     :param budget: Time limit in minutes.
     """
-    some = draw_pairs(parts.train, _READ, seed)
+    some = draw_pairs(parts.train, max(_SAMPLES), seed)
     read = _time_of(lambda pairs: list(DevSet(pairs).teacher_force(model)), some)
     translator = Translator(model)
-    translate = _time_of(lambda pairs: translator.translate([pair.source for pair in pairs]), some[:_TRANSLATED])
+    translate = _time_of(lambda pairs: translator.translate([pair.source for pair in pairs]), some)
     tokens = sum(map(len, model.encode_targets([pair.target for pair in some]))) / len(some)
     fits = len(parts.dev) >= LEAST
     is_large = len(parts.train) * tokens >= _LARGE
@@ -181,6 +182,11 @@ def _noted(plan: WorkPlan, note: str) -> WorkPlan:
 def _time_of(work: Callable[[Sequence[SentencePair]], object], pairs: Sequence[SentencePair]) -> float:
     """Return the seconds per pair of some work."""
     work(pairs[:_FIRST])
-    started = time.monotonic()
-    work(pairs)
-    return (time.monotonic() - started) / len(pairs)
+    seconds = 0.0
+    for count in _SAMPLES:
+        started = time.monotonic()
+        work(pairs[:count])
+        seconds = (time.monotonic() - started) / len(pairs[:count])
+        if count >= len(pairs) or seconds * count >= _ENOUGH_SECONDS:
+            break
+    return seconds

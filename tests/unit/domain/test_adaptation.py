@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from lacuna.analysis.pruning_choice import PruningChoice, PruningTrial
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store, open_store
-from lacuna.domain import Domain, adapt, open_domain, work_plan
+from lacuna.domain import Domain, adapt, adaptation_steps, combiner_choice, open_domain, work_plan
 from lacuna.domain.combiner_choice import SAFE
 from lacuna.errors import CorpusError, DomainError, SettingError
 from lacuna.evaluation import evaluate_systems
 from lacuna.files import sha256_of
+from lacuna.fitting import gate
 from lacuna.index import build_index
 from lacuna.margin import read_margins
 from lacuna.progress import Silent
+from lacuna.pruning import Plac
 from lacuna.translator import Translator, open_memory
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
@@ -299,3 +302,25 @@ def test_a_corpus_that_is_missing_leaves_no_folder(model: Path, tmp_path: Path) 
 
 def test_the_memory_is_an_ordinary_store(small: Domain) -> None:
     assert open_memory(small.memory).store.entries == small.manifest.memory.entries
+
+
+def test_a_memory_that_can_be_pruned_and_gated(
+    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tiny model knows nothing, so dev would never allow either: the decisions are made here."""
+    trial = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, p_log_p=0.5, bleu=1.0, p_bleu=0.5)
+    choice = PruningChoice(Plac(1), 0.3, SAFE, -1.0, 1.1, (trial,), 0)
+    monkeypatch.setattr(work_plan, "_LARGE", 0)
+    monkeypatch.setattr(adaptation_steps, "choose_pruning", lambda *_, **__: choice)
+    monkeypatch.setattr(combiner_choice, "_MIN_SAVING", -1.0)
+    monkeypatch.setattr(gate, "_MIN_P", 0.0)
+    domain = adapt(folder / "large.tsv", tmp_path / "new", model=model, device="cpu")
+    store, found = open_store(domain.memory), domain.manifest
+    assert store.manifest.parent is not None
+    assert store.manifest.parent.entries > store.entries == found.memory.entries
+    assert found.memory.pruned == pytest.approx(1 - store.entries / store.manifest.parent.entries, abs=1e-4)
+    assert len(read_margins(store).values) == store.entries
+    assert any(note.startswith("PLAC dropped") for note in found.notes)
+    assert found.combiner.searched is not None
+    assert domain.translator.gate is not None
+    assert [score.name for score in found.scores] == ["model alone", "new"]
