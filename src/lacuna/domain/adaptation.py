@@ -12,7 +12,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from lacuna.domain.domain_folder import CALIBRATION, COMBINER, MEMORY, Domain, o
 from lacuna.domain.domain_page import PAGE, DomainExamples, find_examples, render_domain
 from lacuna.domain.manifest import (
     MANIFEST,
+    DomainCandidate,
     DomainCombiner,
     DomainManifest,
     DomainMemory,
@@ -154,7 +155,7 @@ def _run(steps: AdaptationSteps, parts: CorpusParts, folder: Path, request: Doma
         combiner=DomainCombiner(
             kind=fitted.combiner,
             settings=fitted.settings,
-            perplexity=combiner.perplexity,
+            candidates=tuple(DomainCandidate(**asdict(one)) for one in combiner.candidates),
             searched=combiner.searched,
         ),
         calibrated=calibration is not None,

@@ -17,7 +17,15 @@ from lacuna.analysis import choose_pruning
 from lacuna.combiners import load_combiner, load_gate
 from lacuna.corpora import draw_pairs
 from lacuna.datastore import build_store, open_store
-from lacuna.domain.combiner_choice import DevParts, can_fit, choose_combiner, choose_gate, save_safe_combiner
+from lacuna.domain.combiner_choice import (
+    ALONE,
+    Candidate,
+    DevParts,
+    can_fit,
+    choose_combiner,
+    choose_gate,
+    save_safe_combiner,
+)
 from lacuna.domain.corpus_parts import LEAST, CorpusParts, hash_pairs
 from lacuna.domain.step_progress import StepProgress
 from lacuna.domain.work_plan import MOST_TRANSLATED, WorkPlan, make_plan
@@ -35,7 +43,6 @@ from lacuna.records import SentencePair
 from lacuna.step_cache import StepCache
 from lacuna.translator import Memory, Translator, open_memory
 
-ALONE = "model alone"
 STORE, COMBINER, CALIBRATION = "store", "combiner", "calibration"
 # Larger margins count as this: pruning tries none above, and small bounds take less time.
 MAX_MARGIN = 64
@@ -63,13 +70,13 @@ class AdaptedCombiner:
     """A combiner made by a step.
 
     :param key: Key of the step that made it.
-    :param perplexity: See :func:`~lacuna.domain.combiner_choice.choose_combiner`; empty for safe settings.
+    :param candidates: See :func:`~lacuna.domain.combiner_choice.choose_combiner`; empty for safe settings.
     :param searched: See :func:`~lacuna.domain.combiner_choice.choose_gate`.
     """
 
     path: Path
     key: str
-    perplexity: dict[str, float]
+    candidates: tuple[Candidate, ...]
     searched: float | None = None
 
 
@@ -137,7 +144,8 @@ class AdaptationSteps:
         self._cache.make("margin", settings, lambda _: self._measure(path), resumes=True)
         store = open_store(path)
         if store.manifest.skipped:
-            self.notes.append(f"{store.manifest.skipped:,} pairs are too long for the model and were left out.")
+            skipped = f"{store.manifest.skipped:,} of {len(pairs):,} pairs"
+            self.notes.append(f"{skipped} are too long for the model and were left out.")
         return AdaptedMemory(path, built.key, round(float(store.known.mean()), 4))
 
     def prune(self, memory: AdaptedMemory) -> AdaptedMemory:
@@ -184,25 +192,25 @@ class AdaptationSteps:
         inputs = {**self._base, "memory": memory.key, "dev": None if dev is None else self._hashes["dev"]}
 
         def work(folder: Path) -> None:
-            found: dict[str, float] = {}
+            found: list[Candidate] = []
             if dev is None:
                 save_safe_combiner(self._model, opened, folder / COMBINER, seed=self._seed)
             else:
                 found = choose_combiner(
                     self._model, opened, dev, folder / COMBINER, seed=self._seed, progress=self.work
                 )
-            write_json(folder / "perplexity.json", found)
+            write_json(folder / "candidates.json", [asdict(one) for one in found])
 
         step = self._cache.make("fit", inputs, work)
         if dev is None:
             self._explain_safe(len(self.pairs["dev"]), step.folder / COMBINER)
-        perplexity = json.loads((step.folder / "perplexity.json").read_text(encoding="utf-8"))
-        return AdaptedCombiner(step.folder / COMBINER, step.key, perplexity)
+        found = json.loads((step.folder / "candidates.json").read_text(encoding="utf-8"))
+        return AdaptedCombiner(step.folder / COMBINER, step.key, tuple(Candidate(**one) for one in found))
 
     def add_gate(self, memory: AdaptedMemory, combiner: AdaptedCombiner) -> AdaptedCombiner:
         """Add a gate if it saves enough searches without a loss on dev."""
         dev = self._dev
-        if dev is None or not combiner.perplexity or not self._plan.gate or not self._has_time("gate", "the gate"):
+        if dev is None or not combiner.candidates or not self._plan.gate or not self._has_time("gate", "the gate"):
             return combiner
 
         def work(folder: Path) -> None:
@@ -223,7 +231,7 @@ class AdaptationSteps:
         searched = json.loads((step.folder / "gate.json").read_text(encoding="utf-8"))["searched"]
         if searched is None:
             self.notes.append("There is no gate: none saves enough searches without a loss on dev.")
-        return AdaptedCombiner(step.folder / COMBINER, step.key, combiner.perplexity, searched)
+        return AdaptedCombiner(step.folder / COMBINER, step.key, combiner.candidates, searched)
 
     def calibrate(self, memory: AdaptedMemory) -> Path | None:
         """Fit a calibration; ``None`` if the probability of the model is as good on held-out dev sentences."""

@@ -60,18 +60,30 @@ class DomainMemory(Record):
     pruned: float
 
 
+class DomainCandidate(Record):
+    """The model alone or a candidate for the combiner, on held-out dev pairs.
+
+    :param bleu: Of the translations, as ``chrf``; ``None`` for the model alone.
+    """
+
+    name: str
+    perplexity: float
+    bleu: float | None
+    chrf: float | None
+
+
 class DomainCombiner(Record):
     """The combiner.
 
     :param kind: ``vanilla`` or ``adaptive``.
     :param settings: Its settings.
-    :param perplexity: Of held-out dev pairs, by candidate; empty if nothing could be fitted.
+    :param candidates: What was compared; empty if nothing could be fitted.
     :param searched: Share of the decoding steps at which the gate searches; ``None`` without a gate.
     """
 
     kind: str
     settings: dict[str, JsonValue]
-    perplexity: dict[str, float]
+    candidates: tuple[DomainCandidate, ...]
     searched: float | None = None
 
 

@@ -16,6 +16,8 @@ _WHOLE = 100.0
 _TITLES = {"store": "build", "safe": "choose pruning", "translate": "translate test"}
 # A correction by finished steps is used only after this many estimated seconds, and only within these bounds.
 _ENOUGH_SECONDS, _LEAST_FACTOR, _MOST_FACTOR = 5.0, 0.2, 5.0
+# Share of a task that tells its speed; the first sentences to be finished are the short ones.
+_ENOUGH_DONE = 0.1
 
 
 class StepProgress:
@@ -76,7 +78,7 @@ class StepProgress:
         """Estimate the time until all steps are done."""
         now, factor = self._clock(), self._factor()
         own = max(0.0, factor * self._estimate - (now - self._step_begun))
-        if self._total and self._done > 0:
+        if self._total and self._done >= _ENOUGH_DONE * self._total:
             own = max(own, (now - self._task_begun) * max(0.0, self._total / self._done - 1))
         return own + factor * sum(self._left.values())
 

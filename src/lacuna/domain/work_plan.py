@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lacuna.corpora import draw_pairs
+from lacuna.domain.combiner_choice import COMPARED
 from lacuna.domain.corpus_parts import LEAST, CorpusParts
 from lacuna.fitting import DevSet
 from lacuna.models import Model
@@ -26,9 +27,9 @@ MOST_TRANSLATED = 500
 # Translating with a memory takes this many times as long as without.
 _WITH_MEMORY = 1.5
 # Number of translations of dev that choosing a ratio, or a gate, takes on average.
-_PRUNING_TRIALS, _GATE_TRIALS = 4, 5
+_PRUNING_TRIALS, _GATE_TRIALS = 3, 5
 # Seconds per entry of indexing and pruning; margins take longer the more entries there are.
-_PER_ENTRY, _MARGIN_PER_ENTRY, _MARGIN_PER_PAIR_OF_ENTRIES = 5e-5, 2e-4, 2e-9
+_PER_ENTRY, _MARGIN_PER_ENTRY, _MARGIN_PER_PAIR_OF_ENTRIES = 5e-5, 1e-4, 2e-9
 # Seconds of a step with hardly any work.
 _LEAST_SECONDS = 1.0
 # A time limit leaves dev and test at least this many pairs, and the memory this many.
@@ -85,7 +86,7 @@ class WorkPlan:
         if self.prune:
             steps |= {"safe": reading + _PRUNING_TRIALS * translating, "prune": 2 * entries * _PER_ENTRY + margin}
         if self.fits:
-            steps |= {"fit": 10 + 2 * reading}
+            steps |= {"fit": 5 + reading + 2 * COMPARED * self.dev * self.translate * _WITH_MEMORY}
         if self.gate:
             steps |= {"gate": reading + _GATE_TRIALS * translating}
         if self.fits:

@@ -97,9 +97,11 @@ def test_a_domain_has_everything_that_a_translator_needs(large: Domain) -> None:
 
 
 def test_the_better_combiner_on_held_out_pairs_is_taken(large: Domain) -> None:
-    perplexity = large.manifest.combiner.perplexity
-    assert set(perplexity) == {"model alone", "vanilla", "adaptive"}
-    assert large.manifest.combiner.kind == min(("vanilla", "adaptive"), key=lambda name: perplexity[name])
+    alone, *candidates = large.manifest.combiner.candidates
+    assert (alone.name, alone.chrf) == ("model alone", None)
+    assert {one.name for one in candidates} == {"vanilla", "adaptive"}
+    assert large.manifest.combiner.kind == max(candidates, key=lambda one: one.chrf or 0.0).name
+    assert all(one.perplexity < alone.perplexity for one in candidates)
     assert large.combiner.manifest.combiner == large.manifest.combiner.kind
 
 
@@ -153,7 +155,7 @@ def test_thirty_pairs_get_safe_settings(small: Domain) -> None:
     assert (found.pairs.train, found.pairs.dev, found.pairs.test) == (30, 0, 0)
     assert small.combiner.combiner == SAFE
     assert small.combiner.manifest.dev_loss is None
-    assert (found.scores, found.combiner.perplexity, found.calibrated) == ((), {}, False)
+    assert (found.scores, found.combiner.candidates, found.calibrated) == ((), (), False)
     assert any("Nothing is fitted" in note for note in found.notes)
     assert any("safe" in note for note in found.notes)
     assert len(small.translate(TEXTS)) == 2
