@@ -28,8 +28,8 @@ from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.translator import Memory, Translator
 
-# The best mean perplexity of a grid, and a lower one than that of the model alone in each of 18 cases on dev. On test, 30
-# pairs then neither help nor harm significantly; docs/adapt.md has the figures.
+# The best mean perplexity of a grid, and a lower one than that of the model alone in each of 18 cases on dev. On test,
+# 30 pairs then neither help nor harm significantly; docs/adapt.md has the figures.
 SAFE = Vanilla(k=16, knn_weight=0.15, temperature=30.0)
 # The candidates.
 FITTED: tuple[Fitter, ...] = (FitAdaptive(), FitVanilla())
