@@ -4,6 +4,11 @@
 from .errors import LacunaError as LacunaError
 from .errors import LacunaWarning as LacunaWarning
 
+# Domains: everything below in one step
+from .domain import Domain as Domain
+from .domain import adapt as adapt
+from .domain import open_domain as open_domain
+
 # Parallel text
 from .records import Languages as Languages
 from .records import Origin as Origin

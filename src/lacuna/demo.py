@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sacrebleu.metrics.chrf import CHRF
 
 from lacuna.combiners import SavedCombiner, Vanilla, load_combiner
 from lacuna.corpora import draw_pairs, read_corpus
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.errors import SettingError
-from lacuna.evaluation import SystemScore, evaluate_systems
+from lacuna.evaluation import SystemScore, evaluate_systems, sentence_gains
 from lacuna.files import write_json, write_text
 from lacuna.fitting import DevSet, FitAdaptive, fit_combiner, tune
 from lacuna.index import build_index
@@ -32,7 +31,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import Languages, SentencePair, Translation
 from lacuna.reproduction.experiment import as_sentences
-from lacuna.reproduction.step_cache import settings_as_json, step_key
+from lacuna.step_cache import settings_as_json, step_key
 from lacuna.translator import Memory, Translator, open_memory
 
 # Folders that a demo makes.
@@ -215,7 +214,7 @@ class _MadeArtifacts:
     """The artifacts of a demo folder, with a key of the inputs of each, in ``demo.json``.
 
     A key covers settings, model, corpus, and the version of the code that makes the artifact; see
-    :func:`~lacuna.reproduction.step_cache.step_key`.
+    :func:`~lacuna.step_cache.step_key`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -232,7 +231,7 @@ class _MadeArtifacts:
     def note(self, step: str, name: str, inputs: Mapping[str, Any]) -> str:
         """Record the inputs of an artifact before it is made, and remove one that was made from others.
 
-        :param step: The step of :data:`~lacuna.reproduction.step_cache.STEP_VERSIONS` that makes it.
+        :param step: The step of :data:`~lacuna.step_cache.STEP_VERSIONS` that makes it.
         :param name: Name of the artifact's folder.
         :return: The key of the inputs.
         """
@@ -269,14 +268,9 @@ def _draw(path: Path, languages: Languages, wanted: int, seed: int) -> list[Sent
 
 def _most_improved(references: Sequence[str], without: Sequence[str], with_memory: Sequence[str]) -> int:
     """Return the index of the sentence of readable length that the memory improved most, by chrF."""
-    chrf = CHRF()
-    gains = [
-        chrf.sentence_score(better, [reference]).score - chrf.sentence_score(worse, [reference]).score
-        if 4 <= len(reference.split()) <= 14
-        else -1000.0
-        for reference, worse, better in zip(references, without, with_memory, strict=True)
-    ]
-    return int(np.argmax(gains))
+    gains = sentence_gains(references, without, with_memory)
+    readable = [4 <= len(reference.split()) <= 14 for reference in references]
+    return int(np.argmax(np.where(readable, gains, -1000.0)))
 
 
 def _bytes(store: Store) -> int:

@@ -52,6 +52,10 @@ class CalibrationError(LacunaError):
     """A calibration that cannot be saved, opened or trusted, or that belongs to another model."""
 
 
+class DomainError(LacunaError):
+    """A domain that cannot be made, opened or trusted."""
+
+
 class EvaluationError(LacunaError, ValueError):
     """Translations that cannot be compared with their references."""
 

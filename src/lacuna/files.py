@@ -68,6 +68,14 @@ def check_unused(folder: Path, error: type[LacunaError]) -> None:
         raise error(f"{folder}: already there and not empty; name a new folder")
 
 
+def check_creatable(folder: Path, error: type[LacunaError]) -> None:
+    """Raise an error of the caller's type if a folder cannot be created; call this before slow work."""
+    place = next(parent for parent in folder.parents if parent.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        reason = "no permission" if place.is_dir() else "it is not a folder"
+        raise error(f"{folder}: cannot be written below {place} ({reason}); name another folder")
+
+
 def sync(path: Path) -> None:
     """Flush the content of a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Progress of long work. Functions report to a ``Progress``; only the command line draws one."""
+"""Progress of long work, and how times are written. Functions report; only the command line draws."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ class Silent:
 
 
 SILENT: Progress = Silent()
+
+
+def duration(seconds: float) -> str:
+    """Format a time: 56.1 s, 12 min 5 s, 1 h 18 min."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min"

@@ -16,6 +16,7 @@ from bad_input import run_refused
 from lacuna.cli.main import main
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store
+from lacuna.domain import adapt
 from lacuna.index import build_index
 from lacuna.models import load_model
 from lacuna.progress import Silent
@@ -48,6 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("short.de").write_text("Wir sehen.\n")
         model = load_model("model", device="cpu")
         build_index(build_store(model, read_corpus("corpus.tsv"), "store", shard_rows=300), "IVF4,Flat")
+        adapt("corpus.tsv", "domain", model="model", device="cpu")
         with pytest.raises(KeyboardInterrupt):
             build_store(model, read_corpus("corpus.tsv"), "unfinished", shard_rows=300, progress=Interrupting())
     return world
@@ -212,6 +214,37 @@ CASES = {
     "evaluate: memory without combiner": Case("evaluate dev.tsv --memory store", "without --combiner"),
     "evaluate: nothing to translate": Case("evaluate in.txt --model model", "nothing to translate"),
     "evaluate: system is not UTF-8": Case("evaluate short.en in.txt", "in.txt:1: not UTF-8", write("in.txt", b"\xf6")),
+    "adapt: no corpus": Case("adapt none.tsv --model model --into new", "none.tsv: no such file"),
+    "adapt: no folder": Case("adapt corpus.tsv --model model", "'--into'"),
+    "adapt: folder in use": Case("adapt corpus.tsv --model model --into store", "already there and not empty"),
+    "adapt: folder is a file": Case("adapt corpus.tsv --model model --into in.txt", "already there and not empty"),
+    "adapt: folder below a file": Case("adapt corpus.tsv --model model --into in.txt/new", "it is not a folder"),
+    "adapt: no model": Case("adapt corpus.tsv --model ./none --into new", "none does not exist"),
+    "adapt: no dev corpus": Case("adapt corpus.tsv --model model --into new --dev none.tsv", "none.tsv: no such file"),
+    "adapt: all is dev": Case("adapt dev.tsv --model model --into new --dev dev.tsv", "nothing for the memory"),
+    "adapt: budget of nothing": Case("adapt corpus.tsv --model model --into new --budget 0", "minutes above 0"),
+    "adapt: made from another corpus": Case("adapt more.tsv --model model --into domain", "already a domain"),
+    "adapt: made from another model": Case("adapt corpus.tsv --model other --into domain", "already a domain"),
+    "adapt: damaged domain": Case("adapt corpus.tsv --model model --into domain", "not JSON",
+                                  write("domain/domain.json", b"{")),
+    "domain: no domain": Case("translate in.txt --domain store", "no domain there"),
+    "domain: damaged": Case("translate in.txt --domain domain", "edited or damaged",
+                            edit("domain/domain.json", seed=7)),
+    "domain: combiner missing": Case("translate in.txt --domain domain", "no combiner there",
+                                     without("domain/combiner")),
+    "domain: memory missing": Case("translate in.txt --domain domain", "memory", without("domain/memory")),
+    "domain: with a model": Case("translate in.txt --domain domain --model model", "--model: given with --domain"),
+    "domain: with a memory and k": Case("translate in.txt --domain domain --memory store --k 4",
+                                        "--memory, --k: given with --domain"),
+    "domain: with a gate": Case("translate in.txt --domain domain --gate", "--gate: given with --domain"),
+    "domain: with languages": Case("gaps in.txt --domain domain --languages de-en", "--languages: given with --domain"),
+    "domain: explain with a calibration": Case("explain Hunde --domain domain --calibration c",
+                                               "--calibration: given with --domain"),
+    "domain: gaps with a combiner": Case("gaps in.txt --domain domain --combiner c", "--combiner: given with --domain"),
+    "domain: evaluate with a memory": Case("evaluate dev.tsv --domain domain --memory store",
+                                           "--memory: given with --domain"),
+    "domain: serve with a memory": Case("serve --domain domain --memory store", "--memory: given with --domain"),
+    "domain: serve without a folder": Case("serve --domain it=", "write NAME=FOLDER"),
     "evaluate: samples of nothing": Case("evaluate in.txt in.txt in.txt --samples 0", "1 or more"),
     "evaluate: target that is no code": Case("evaluate in.txt in.txt --target german", "such as en"),
     "evaluate: target of another script": Case("evaluate in.txt in.txt --target cn", "--target zh",
@@ -248,7 +281,8 @@ def test_verify_names_each_problem_and_ends_in_one_line(
 
 
 GOOD = [TRANSLATE, TUNE, BUILD, f"{AGAIN} store", f"{AGAIN} unfinished", "index store --recall", "inspect store",
-        "verify store", "evaluate in.txt in.txt"]  # fmt: skip
+        "verify store", "evaluate in.txt in.txt", "translate in.txt --domain domain",
+        "adapt corpus.tsv --model model --into domain --device cpu"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", GOOD)

@@ -117,7 +117,7 @@ def test_gaps_as_table_json_and_tsv(
         ([*EXPLAIN, "--calibration", "store"], "not 'calibration'"),
         ([*EXPLAIN, "--k", "1000000"], "allowed is 1 to"),
         ([*EXPLAIN, "--combiner", "c", "--k", "4"], "--k: given with --combiner"),
-        (["explain", SENTENCE, "--model", "model"], "'--memory'"),
+        (["explain", SENTENCE, "--model", "model"], "give --memory STORE or --domain DOMAIN"),
         ([*CALIBRATE, "--into", "store"], "already there and not empty"),
         ([*CALIBRATE[:-1], "one.tsv", "--into", "new"], "one.tsv: no such file"),
         ([*CALIBRATE, "--into", "new", "--pairs", "1"], "needs 2 or more"),

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Device, Json, ModelName, OptionalMemoryPaths, Threads, parse_languages, use_threads
+from lacuna.cli.options import (
+    Device,
+    DomainFolder,
+    Json,
+    ModelName,
+    OptionalMemoryPaths,
+    Threads,
+    parse_languages,
+    refuse_with_domain,
+    use_threads,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.evaluation import CometScorer, Score, SystemScore, evaluate_files
@@ -35,6 +45,7 @@ def evaluate(
     combiner: Annotated[
         list[Path] | None, typer.Option(help="Folder of lacuna fit: translate with it; may be given several times.")
     ] = None,
+    domain: DomainFolder = None,
     languages: Annotated[
         Languages | None,
         typer.Option(
@@ -59,10 +70,13 @@ def evaluate(
     """Score translations with BLEU, chrF and TER, and test each system's BLEU against the first one's.
 
     Scores and signatures are those of sacreBLEU. For Chinese, Japanese and Korean, give the target language.
-    With --model or --memory the test set is first translated by the model alone, and with every --combiner.
+    With --model or --memory the test set is first translated by the model alone, and with every --combiner; with
+    --domain, by the model alone and with the domain.
     COMET needs a bilingual test set and a separate environment: make comet.
 
     Example: `lacuna evaluate it/test.tsv plain.txt memory.txt --languages de-en`
+
+    Example: `lacuna evaluate test.tsv --domain it`
 
     Example: `lacuna evaluate it/test.tsv --memory it-store --combiner it-adaptive --combiner it-kster`
 
@@ -70,10 +84,14 @@ def evaluate(
     """
     use_threads(threads)
     scorer = _comet_scorer(comet, comet_python, device, threads)
+    if domain is not None:
+        translators = _domain_translators(domain, device, model=model, memory=memory, combiner=combiner)
+    else:
+        translators = _translators(model, memory or [], combiner or [], languages, device)
     scores = evaluate_files(
         reference,
         systems or [],
-        translators=_translators(model, memory or [], combiner or [], languages, device),
+        translators=translators,
         languages=languages,
         target_language=target,
         comet=scorer,
@@ -104,6 +122,16 @@ def _translators(
     loaded = load_model(model, device=device, languages=languages)
     with_memory = {name: Translator(loaded, stores, combiner) for name, combiner in fitted.items()}
     return {_ALONE: Translator(loaded), **with_memory}
+
+
+def _domain_translators(folder: Path, device: str, **options: object) -> dict[str, Translator]:
+    """Open the model alone, and a domain."""
+    from lacuna.domain import open_domain
+    from lacuna.translator import Translator
+
+    refuse_with_domain(**options)
+    domain = open_domain(folder, device=device)
+    return {_ALONE: Translator(domain.model), str(folder): domain.translator}
 
 
 def _comet_scorer(model: str | None, python: str | None, device: str, threads: int | None) -> CometScorer | None:

@@ -48,13 +48,12 @@ def explain(
 
     Example: `lacuna explain "Schließen Sie das Fenster." --memory it-store --html why.html`
     """
-    from lacuna.explanation import Explainer, load_calibration, render_page
+    from lacuna.explanation import Explainer, render_page
 
     if not sentence.strip():
         raise SettingError("sentence: got a blank one; write the sentence to translate in quotation marks")
     check_output("--html", html)
-    loaded = load_calibration(calibration) if calibration else None
-    translator = system.translator()
+    translator, loaded = system.open(calibration=calibration)
     explainer = Explainer(translator, without=without or (), calibration=loaded)
     [explanation] = explainer.explain([sentence], None if target is None else [target], progress=BarProgress())
     # A given translation is the same with and without them; only its probabilities differ.
@@ -108,17 +107,17 @@ def gaps(
 
     Example: `lacuna gaps new-texts.de --memory it-store --combiner it-adaptive --into next.tsv`
     """
-    from lacuna.explanation import find_gaps, load_calibration
+    from lacuna.explanation import find_gaps
     from lacuna.translator.streaming import open_lines
 
     check_output("--into", into)
-    loaded = load_calibration(calibration) if calibration else None
     lines = list(open_lines(file))
     if into is not None and into.exists() and into.samefile(file):
         raise SettingError(f"--into: got {into}, the file that is read; name another")
     if not any(line.strip() for line in lines):
         raise CorpusError(f"{file}: no sentence in it; write one per line")
-    found = find_gaps(system.translator(), lines, calibration=loaded, progress=BarProgress())
+    translator, loaded = system.open(calibration=calibration)
+    found = find_gaps(translator, lines, calibration=loaded, progress=BarProgress())
     if into:
         write_text(into, "".join(_tsv_line(gap) for gap in found))
     if json:

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import typer
 
 from lacuna.cli import (
+    adapt,
     edit,
     evaluate,
     explain,
@@ -44,6 +45,7 @@ _RESUMES = "the same command resumes from the work that is finished"
 _STARTS_OVER = "the same command starts from the beginning"
 # The message after Ctrl-C, for each verb. A test interrupts the verbs and runs them again.
 INTERRUPTED: dict[str, str] = {
+    "adapt": _RESUMES,
     "fetch": "downloaded packages are cached; the same command downloads the others",
     "train": _RESUMES,
     "finetune": _RESUMES,
@@ -67,6 +69,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 VERBS: dict[str, Callable[..., None]] = {
+    "adapt": adapt.adapt,
     "fetch": fetch.fetch,
     "train": train.train,
     "finetune": train.finetune,

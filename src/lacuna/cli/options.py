@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -20,6 +20,8 @@ from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
     from lacuna.combiners import Combiner, Gate
+    from lacuna.decoding import BeamSettings
+    from lacuna.explanation.calibration import Calibration
     from lacuna.models import Model
     from lacuna.translator import Memory, Translator
 
@@ -69,6 +71,10 @@ ModelName = Annotated[str | None, typer.Option("--model", help="Model folder or 
 MemoryPaths = Annotated[list[str], typer.Option("--memory", help="Store folder; may be given several times.")]
 OptionalMemoryPaths = Annotated[
     list[str] | None, typer.Option("--memory", help="Store folder; may be given several times.")
+]
+DomainFolder = Annotated[
+    Path | None,
+    typer.Option("--domain", help="Folder of lacuna adapt, instead of model, memory, combiner, calibration."),
 ]
 CombinerFolder = Annotated[
     Path | None, typer.Option("--combiner", help="Folder of lacuna fit, instead of --k, --knn-weight, --temperature.")
@@ -183,27 +189,58 @@ class MemoryOptions(ModelOptions):
         ]
 
 
+class OpenedSystem(NamedTuple):
+    """A translator, and the calibration that belongs to it."""
+
+    translator: Translator
+    calibration: Calibration | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SystemOptions(MemoryOptions):
-    """Options of every verb that translates with memories."""
+    """Options of every verb that translates with memories, given one by one or as a domain."""
 
+    needs_memory: ClassVar[bool] = True
+    memory: MemoryPaths = field(default_factory=list)
+    domain: DomainFolder = None
     combiner: CombinerFolder = None
     k: NeighborCount = None
     knn_weight: KnnWeight = None
     temperature: Temperature = None
     beam: BeamWidth = None
 
-    def translator(self, *, length_penalty: float | None = None, gate: bool = False, int8: bool = False) -> Translator:
-        """Open the model, the memories and the combiner."""
+    def open(
+        self,
+        *,
+        calibration: Path | None = None,
+        length_penalty: float | None = None,
+        gate: bool = False,
+        int8: bool = False,
+    ) -> OpenedSystem:
+        """Open the domain; or the model, the memories, the combiner and the calibration."""
         from lacuna.decoding import BeamSettings
+        from lacuna.explanation import load_calibration
         from lacuna.translator import Translator
 
-        combiner = self._combiner()
         beam = BeamSettings(**given(beam=self.beam, length_penalty=length_penalty))
-        memories = self.open_memories()
+        if self.domain is not None:
+            return self._open_domain(self.domain, beam, int8, calibration=calibration, gate=gate or None)
+        if self.needs_memory and not self.memory:
+            raise SettingError("no memory to search; give --memory STORE or --domain DOMAIN")
+        loaded = None if calibration is None else load_calibration(calibration)
+        combiner, memories = self._combiner(), self.open_memories()
         check_k(combiner.k, memories)
         opened = self._gate(memories) if gate else None
-        return Translator(self.load(), memories, combiner, beam, gate=opened, int8=int8)
+        return OpenedSystem(Translator(self.load(), memories, combiner, beam, gate=opened, int8=int8), loaded)
+
+    def _open_domain(self, folder: Path, beam: BeamSettings, int8: bool, **options: object) -> OpenedSystem:
+        from lacuna.domain import open_domain
+
+        own = ("model", "languages", "memory", "combiner", "k", "knn_weight", "temperature")
+        refuse_with_domain(**{name: getattr(self, name) for name in own}, **options)
+        use_threads(self.threads)
+        domain = open_domain(folder, device=self.device)
+        return OpenedSystem(domain.make_translator(beam, int8=int8), domain.calibration)
 
     def _combiner(self) -> Combiner:
         """Open the fitted combiner, or create a vanilla one."""
@@ -229,12 +266,19 @@ class SystemOptions(MemoryOptions):
 class OptionalSystemOptions(SystemOptions):
     """The same for a verb that also translates without memories."""
 
-    memory: MemoryPaths = field(default_factory=list)
+    needs_memory: ClassVar[bool] = False
 
 
 def given(**options: Any) -> dict[str, Any]:  # noqa: ANN401 - options of any type
     """Drop options that were not given, so that their defaults apply."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def refuse_with_domain(**options: Any) -> None:  # noqa: ANN401 - options of any type
+    """Raise if there are options that a domain replaces."""
+    names = ", ".join(f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, []))
+    if names:
+        raise SettingError(f"{names}: given with --domain, which has its own; leave one of them out")
 
 
 def check_k(k: int, memories: Sequence[Memory]) -> None:

@@ -28,11 +28,12 @@ class BarProgress:
     """Draws bars on a terminal; elsewhere (a log, CI) prints a line every few seconds.
 
     :param quiet_seconds: Seconds between two lines if there is no terminal.
+    :param shows_time: Show the time left, computed from the speed so far; off if the notes have a better estimate.
     """
 
-    def __init__(self, quiet_seconds: float = 10.0) -> None:
+    def __init__(self, quiet_seconds: float = 10.0, *, shows_time: bool = True) -> None:
         self._console = Console(stderr=True)
-        self._quiet_seconds = quiet_seconds
+        self._quiet_seconds, self._shows_time = quiet_seconds, shows_time
         self._bar: RichBar | None = None
         self._task = TaskID(0)
         self._what, self._unit = "", ""
@@ -49,7 +50,7 @@ class BarProgress:
             self._bar = RichBar(
                 *columns,
                 TextColumn("{task.fields[note]}"),
-                TimeRemainingColumn(),
+                *([TimeRemainingColumn()] if self._shows_time else []),
                 console=self._console,
                 redirect_stdout=False,  # results belong on stdout, also while a bar is shown on stderr
             )

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from lacuna.cli.options import CalibrationFolder, Json, ModelOptions, expand_bundles, given, use_threads, with_default
+from lacuna.cli.options import (
+    CalibrationFolder,
+    Json,
+    ModelOptions,
+    expand_bundles,
+    given,
+    refuse_with_domain,
+    use_threads,
+    with_default,
+)
 from lacuna.cli.render import print_json
 from lacuna.errors import SettingError, needs_extra
 
@@ -36,6 +45,14 @@ def serve(
         ),
     ] = None,
     calibration: CalibrationFolder = None,
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            "--domain",
+            metavar="NAME=DOMAIN",
+            help="Folder of lacuna adapt, instead of model, memory, combiner, calibration.",
+        ),
+    ] = None,
     host: Annotated[
         str | None,
         typer.Option(help=with_default("Address to listen on; 0.0.0.0 for all addresses", "lacuna.serving.app:HOST")),
@@ -65,6 +82,8 @@ def serve(
     The first memory is the default for requests that name none. SIGTERM or Ctrl-C ends the server after all requests
     that have arrived are answered.
 
+    Example: `lacuna serve --domain it`
+
     Example: `lacuna serve --memory it=it-store --combiner it=it-adaptive`, then open http://127.0.0.1:8017
     """
     with needs_extra("serve", "lacuna serve"):
@@ -73,7 +92,17 @@ def serve(
     bounds = given(max_characters=max_characters, max_texts=max_texts)
     limits = ServerLimits(**bounds, **given(max_body_bytes=max_body_bytes, max_seconds=max_seconds))
     key = _read_key(api_key_file)
-    engine = _open(system, memory or [], combiner or [], calibration)
+    if domain is not None:
+        refuse_with_domain(
+            model=system.model,
+            languages=system.languages,
+            memory=memory,
+            combiner=combiner,
+            calibration=calibration,
+        )
+        engine = _open_domain(system, domain)
+    else:
+        engine = _open(system, memory or [], combiner or [], calibration)
 
     def announce(url: str) -> None:
         if json:
@@ -98,6 +127,16 @@ def _open(system: ModelOptions, memory: list[str], combiner: list[str], calibrat
     if len(set(names)) < len(names):
         raise SettingError(f"--combiner: got the names {', '.join(names)}; give each its own")
     return Engine(system.load(), memories, dict(combiners), measured)
+
+
+def _open_domain(system: ModelOptions, given: str) -> Engine:
+    from lacuna.domain import open_domain
+    from lacuna.serving import Engine
+    from lacuna.translator import open_memory
+
+    use_threads(system.threads)
+    name, domain = _named("--domain", given, lambda folder, name: (name, open_domain(folder, device=system.device)))
+    return Engine(domain.model, [open_memory(domain.memory, name)], {name: domain.combiner}, domain.calibration)
 
 
 def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Opened:

@@ -43,13 +43,15 @@ def translate(
 ) -> None:
     """Translate lines of text, with or without memories. Translations are printed in order as they become ready.
 
+    Example: `echo "Klicken Sie auf OK." | lacuna translate --domain it`
+
     Example: `echo "Klicken Sie auf OK." | lacuna translate --memory it-store --k 8 --knn-weight 0.6`
     """
     from lacuna.translator.streaming import open_lines
 
     check_at_least_one("--batch-size", batch_size)
     lines = open_lines(file)
-    translator = system.translator(length_penalty=length_penalty, gate=gate, int8=int8)
+    translator = system.open(length_penalty=length_penalty, gate=gate, int8=int8).translator
     # On a terminal the translations themselves show the progress.
     progress = SILENT if sys.stdout.isatty() else BarProgress()
     for result in translator.stream(lines, evidence=json, batch_size=batch_size, progress=progress):

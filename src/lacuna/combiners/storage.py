@@ -58,7 +58,8 @@ class CombinerManifest(Record):
 
     :param combiner: Name in :data:`COMBINERS`.
     :param settings: Its fields.
-    :param dev_loss: Mean negative log-probability of the dev tokens by which it was chosen, in nats.
+    :param dev_loss: Mean negative log-probability of the dev tokens by which it was chosen, in nats; ``None`` for
+        settings that were not fitted.
     :param weights: SHA-256 of the weights file, if there is one.
     """
 
@@ -69,7 +70,7 @@ class CombinerManifest(Record):
     settings: dict[str, JsonValue]
     model: ModelIdentity
     memories: tuple[MemoryRecord, ...]
-    dev_loss: float
+    dev_loss: float | None
     seed: int
     weights: str | None = None
 
@@ -107,7 +108,7 @@ def save_combiner(
     *,
     model: ModelIdentity,
     memories: tuple[MemoryRecord, ...],
-    dev_loss: float,
+    dev_loss: float | None,
     seed: int,
 ) -> SavedCombiner:
     """Write a combiner into a folder that does not exist or is empty."""

@@ -2,7 +2,7 @@
 
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, CleaningReport, clean, count_pairs
 from lacuna.corpora.reading import BILINGUAL_SUFFIXES, read_corpus
-from lacuna.corpora.splitting import Split, draw_pairs, split_corpus
+from lacuna.corpora.splitting import Split, draw_pairs, source_keys, split_corpus, without_sources
 from lacuna.corpora.text import write_tsv
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "count_pairs",
     "draw_pairs",
     "read_corpus",
+    "source_keys",
     "split_corpus",
+    "without_sources",
     "write_tsv",
 ]

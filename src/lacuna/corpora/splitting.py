@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,17 @@ def split_corpus(pairs: Sequence[SentencePair], dev: int, test: int, seed: int) 
         test=[pairs[index] for index in sorted(chosen[dev:])],
         dropped=len(taken) - len(chosen),
     )
+
+
+def source_keys(pairs: Iterable[SentencePair]) -> list[bytes]:
+    """Return the same key for source sentences that differ only in case, white space or Unicode composition."""
+    return [_key(pair.source) for pair in pairs]
+
+
+def without_sources(pairs: Sequence[SentencePair], held_out: Iterable[SentencePair]) -> list[SentencePair]:
+    """Return the pairs whose source sentence is in none of the held-out pairs."""
+    taken = set(source_keys(held_out))
+    return [pair for pair, key in zip(pairs, source_keys(pairs), strict=True) if key not in taken]
 
 
 def _check(dev: int, test: int, seed: int) -> None:

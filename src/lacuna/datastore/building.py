@@ -34,6 +34,7 @@ from lacuna.datastore.manifest import (
 from lacuna.datastore.store import Store, open_store
 from lacuna.datastore.windows import CorpusDigest, Window, cut_windows
 from lacuna.errors import LacunaWarning, SettingError, StoreError
+from lacuna.files import check_creatable
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.version import __version__
@@ -203,7 +204,7 @@ def _read_folder(folder: Path, wanted: Unfinished) -> Manifest | Unfinished:
     found: Manifest | Unfinished
     try:
         if not folder.exists():
-            _check_parent(folder)
+            check_creatable(folder, StoreError)
             return wanted
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
@@ -275,11 +276,3 @@ def _prepare_folder(folder: Path, state: Unfinished) -> None:
 
 def _remove_state(folder: Path) -> None:
     (folder / UNFINISHED).unlink(missing_ok=True)
-
-
-def _check_parent(folder: Path) -> None:
-    """Refuse, before any work, a folder that cannot be created."""
-    place = next(parent for parent in folder.parents if parent.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        reason = "no permission" if place.is_dir() else "it is not a folder"
-        raise StoreError(f"{folder}: cannot be written below {place} ({reason}); name another folder")

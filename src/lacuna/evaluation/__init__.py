@@ -3,6 +3,7 @@
 from lacuna.evaluation.comet import CometScorer, SegmentScorer, SegmentScores
 from lacuna.evaluation.file_evaluation import evaluate_files
 from lacuna.evaluation.scores import RunsDifference, Score, SystemScore, compare_runs, evaluate_systems
+from lacuna.evaluation.sentence_gains import sentence_gains
 from lacuna.evaluation.significance import bleu_of_sums, decline_p, resample_means, resample_sums, two_sided_p
 from lacuna.evaluation.terms import TermAccuracy, term_accuracy
 
@@ -21,6 +22,7 @@ __all__ = [
     "evaluate_systems",
     "resample_means",
     "resample_sums",
+    "sentence_gains",
     "term_accuracy",
     "two_sided_p",
 ]

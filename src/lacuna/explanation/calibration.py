@@ -133,15 +133,18 @@ def save_calibration(manifest: CalibrationManifest, folder: Path) -> None:
 
 def load_calibration(path: str | Path) -> Calibration:
     """Load a calibration. Call :meth:`Calibration.check` before using it."""
-    folder = Path(path)
-    manifest = read_manifest(
+    return calibration_of(read_calibration_manifest(Path(path)), Path(path))
+
+
+def read_calibration_manifest(folder: Path) -> CalibrationManifest:
+    """Read the manifest, which also has the quality of the calibration."""
+    return read_manifest(
         folder / MANIFEST,
         CalibrationManifest,
         CalibrationError,
         missing=f"{folder}: no calibration there, {MANIFEST} is missing; create one with: lacuna calibrate",
         again="copy or calibrate again",
     )
-    return calibration_of(manifest, folder)
 
 
 def calibration_of(manifest: CalibrationManifest, folder: Path) -> Calibration:

@@ -227,7 +227,7 @@ def _sample_keys(store: Store, count: int, rng: np.random.Generator) -> NDArray[
 
 def _nearest_center(keys: NDArray[np.float16], centers: NDArray[np.float32]) -> NDArray[np.int64]:
     # NumPy's BLAS shares one thread pool among all callers; torch's thread count is set for each thread.
-    products = torch.from_numpy(keys).float() @ torch.from_numpy(centers).T
+    products = torch.from_numpy(keys.astype(np.float32)) @ torch.from_numpy(centers).T
     return np.asarray(((centers**2).sum(1) - 2 * products.numpy()).argmin(1), np.int64)
 
 

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 from lacuna.analysis.tables import CLOSE, OPEN, Column, Table, format_cell
 from lacuna.files import atomic_path, write_text
 from lacuna.pages import fit_for_html, own_file, page_environment
+from lacuna.progress import duration
 from lacuna.reports.record import ExperimentResults, read_results
 
 if TYPE_CHECKING:
@@ -195,14 +196,3 @@ def flat(content: Any, name: str = "") -> Iterator[tuple[str, str]]:  # noqa: AN
 def _scalar(value: Any) -> str:  # noqa: ANN401 - JSON is any
     words = {None: "none", True: "yes", False: "no"}
     return words[value] if value is None or isinstance(value, bool) else str(value)
-
-
-def duration(seconds: float) -> str:
-    """Format a time: 56.1 s, 12 min 5 s, 1 h 18 min."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min"

@@ -38,8 +38,8 @@ from lacuna.reproduction.paper_tables import (
     settings_table,
     variants_table,
 )
-from lacuna.reproduction.step_cache import CachedStep, StepCache
 from lacuna.reproduction.systems import CachedMemory, ExperimentSteps
+from lacuna.step_cache import CachedStep, StepCache
 from lacuna.translator import Memory, open_memory
 from lacuna.version import __version__
 

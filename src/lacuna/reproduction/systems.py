@@ -30,7 +30,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
 from lacuna.records import Languages
 from lacuna.reproduction.experiment import Experiment, FinetuneMethod, Sentences
-from lacuna.reproduction.step_cache import CachedStep, StepCache, settings_as_json
+from lacuna.step_cache import CachedStep, StepCache, settings_as_json
 from lacuna.translator import Translator, open_memory
 
 Scores = dict[str, dict[str, Any]]

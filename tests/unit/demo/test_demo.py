@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from lacuna import demo
+from lacuna import demo, step_cache
 from lacuna.demo import DemoSettings, run_demo
 from lacuna.errors import SettingError
 from lacuna.models import Model
-from lacuna.reproduction import step_cache
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
 

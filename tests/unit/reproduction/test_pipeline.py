@@ -23,8 +23,8 @@ from lacuna.records import Languages
 from lacuna.reports import write_report
 from lacuna.reproduction import Experiment, Reproduction, reproduce, systems
 from lacuna.reproduction.experiment import read_sentences
-from lacuna.reproduction.step_cache import StepCache
 from lacuna.reproduction.systems import ExperimentSteps, System
+from lacuna.step_cache import StepCache
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
 

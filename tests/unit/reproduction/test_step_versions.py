@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lacuna.domain
 import lacuna.reproduction
 from lacuna.combiners.storage import CombinerManifest
 from lacuna.datastore.manifest import Manifest
@@ -18,7 +19,7 @@ from lacuna.evaluation import evaluate_systems
 from lacuna.index.manifest import IndexManifest
 from lacuna.margin.storage import MarginManifest
 from lacuna.pruning import PRUNERS, make_pruner
-from lacuna.reproduction.step_cache import STEP_VERSIONS
+from lacuna.step_cache import STEP_VERSIONS
 from unit.pruning.tables import Table
 
 # Entries dropped by version 1 of the step "prune", by method: of 30 entries, with ratio 0.2 and seed 3.
@@ -48,7 +49,8 @@ def entries() -> Table:
 
 
 def test_every_step_in_the_code_has_a_version() -> None:
-    source = "".join(path.read_text() for path in Path(lacuna.reproduction.__path__[0]).glob("*.py"))
+    packages = (lacuna.reproduction, lacuna.domain)
+    source = "".join(path.read_text() for package in packages for path in Path(package.__path__[0]).glob("*.py"))
     assert set(re.findall(r'cache\.make(?:_json)?\(\s*f?"([a-z]+)', source)) == set(STEP_VERSIONS)
 
 

@@ -35,6 +35,9 @@ STEP_VERSIONS: Mapping[str, int] = {
     "safe": 1,
     "accuracy": 1,
     "neighbors": 1,
+    "plan": 1,
+    "gate": 1,
+    "calibrate": 1,
 }
 
 _DONE = "done.json"

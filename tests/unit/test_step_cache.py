@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.reproduction import step_cache
-from lacuna.reproduction.step_cache import STEP_VERSIONS, StepCache, step_key
+from lacuna import step_cache
+from lacuna.step_cache import STEP_VERSIONS, StepCache, step_key
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5)
 

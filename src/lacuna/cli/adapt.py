@@ -1,0 +1,80 @@
+"""``lacuna adapt``: everything that an adapted translator needs, in one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lacuna.cli.options import Json, ModelOptions, expand_bundles, use_threads
+from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.progress import duration
+
+if TYPE_CHECKING:
+    from lacuna.domain import Domain
+
+
+@expand_bundles
+def adapt(
+    corpora: Annotated[
+        list[str], typer.Argument(metavar="CORPUS...", help="Bilingual files, or prefixes of two plain ones.")
+    ],
+    system: ModelOptions,
+    into: Annotated[Path, typer.Option(help="Folder for the domain.")],
+    dev: Annotated[str | None, typer.Option(help="Dev corpus; default: some of the pairs.")] = None,
+    test: Annotated[str | None, typer.Option(help="Test corpus; default: some of the pairs.")] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="MINUTES", help="Time limit; leaves out optional steps first, then pairs."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
+    json: Json = False,
+) -> None:
+    """Adapt a model to a domain in one command: clean, split, build, index, prune, fit, calibrate and score.
+
+    If it is interrupted or killed, the same command resumes. The folder has a report, `report.html`.
+
+    Example: `lacuna adapt memory.tmx --into it`, then `lacuna translate new.txt --domain it`
+    """
+    from lacuna.domain import adapt as make_domain
+
+    use_threads(system.threads)
+    domain = make_domain(
+        corpora,
+        into,
+        dev=dev,
+        test=test,
+        model=system.model,
+        languages=system.languages,
+        budget=budget,
+        seed=seed,
+        device=system.device,
+        progress=BarProgress(shows_time=False),
+    )
+    if json:
+        return print_json({"into": str(domain.path), **domain.manifest.model_dump(mode="json")})
+    _print_domain(domain)
+
+
+def _print_domain(domain: Domain) -> None:
+    found = domain.manifest
+    if found.scores:
+        rows = [
+            (one.name, f"{one.bleu:.2f}", f"{one.chrf:.2f}", "" if one.p_value is None else f"{one.p_value:.3f}")
+            for one in found.scores
+        ]
+        print_table(f"{found.pairs.test:,} test sentences", ["system", "BLEU", "chrF", "p"], rows)
+    memory, pairs = found.memory, found.pairs
+    dropped = f", {memory.pruned:.1%} dropped by PLAC" if memory.pruned else ""
+    gate = (
+        "" if found.combiner.searched is None else f", gate that searches at {found.combiner.searched:.0%} of the steps"
+    )
+    settings = ", ".join(f"{name} {value}" for name, value in found.combiner.settings.items())
+    typer.echo(
+        f"Memory: {memory.entries:,} entries of {pairs.train:,} pairs, {memory.known:.1%} known to the model{dropped}\n"
+        f"Combiner: {found.combiner.kind} with {settings}{gate}"
+    )
+    for note in found.notes:
+        typer.echo(f"- {note}")
+    typer.echo(f"{domain.path}: done in {duration(sum(found.seconds.values()))}; see {domain.path / 'report.html'}")

@@ -1,0 +1,155 @@
+"""The combiner of a domain: adaptive or tuned vanilla, whichever translates held-out pairs better; or safe settings.
+
+Both are fitted on one part of dev and compared on the rest. Without enough dev pairs, nothing is fitted. Does not know
+the folder of a domain.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from lacuna.combiners import Combiner, Vanilla, load_combiner, save_combiner
+from lacuna.combiners.gate import FOLDER as GATE_FOLDER
+from lacuna.combiners.storage import MemoryRecord, ModelIdentity
+from lacuna.corpora import draw_pairs
+from lacuna.errors import CombinerError
+from lacuna.evaluation import evaluate_systems
+from lacuna.fitting import DevSet, FitAdaptive, Fitter, FitVanilla, add_gate, fit_combiner
+from lacuna.fitting.objective import perplexity
+from lacuna.fitting.token_cache import collect_dev
+from lacuna.fitting.vanilla import KS
+from lacuna.models import Model
+from lacuna.progress import SILENT, Progress
+from lacuna.records import SentencePair
+from lacuna.translator import Memory, Translator
+
+# The best mean perplexity of a grid, and a lower one than that of the model alone in each of 18 cases on dev. On test,
+# 30 pairs then neither help nor harm significantly; docs/adapt.md has the figures.
+SAFE = Vanilla(k=16, knn_weight=0.15, temperature=30.0)
+# The candidates.
+FITTED: tuple[Fitter, ...] = (FitAdaptive(), FitVanilla())
+ALONE = "model alone"
+# Share of the dev pairs on which the candidates are compared.
+COMPARED = 0.25
+# A gate that saves fewer searches is not worth its own time.
+_MIN_SAVING = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The model alone, or a combiner that was fitted, on held-out dev pairs.
+
+    :param bleu: Of the translations, as ``chrf``; ``None`` for the model alone.
+    """
+
+    name: str
+    perplexity: float
+    bleu: float | None = None
+    chrf: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DevParts:
+    """A dev set in two parts: one to fit on, one to compare on."""
+
+    fitted: DevSet
+    compared: DevSet
+
+    @classmethod
+    def of(cls, pairs: list[SentencePair], seed: int) -> DevParts:
+        """Split dev pairs at random."""
+        compared = draw_pairs(pairs, max(1, int(COMPARED * len(pairs))), seed)
+        chosen = {id(pair) for pair in compared}
+        return cls(DevSet(pair for pair in pairs if id(pair) not in chosen), DevSet(compared))
+
+
+def can_fit(entries: int) -> bool:
+    """Return whether a memory is large enough for every k that fitting tries."""
+    return entries >= max(KS)
+
+
+def choose_combiner(
+    model: Model, memory: Memory, dev: DevParts, into: Path, *, seed: int, progress: Progress = SILENT
+) -> list[Candidate]:
+    """Fit vanilla and adaptive, and save the one that translates held-out dev pairs better.
+
+    :param into: Folder for the combiner; it must not exist.
+    :return: The model alone and both candidates.
+    """
+    fitted = {
+        fitter.name: fit_combiner(
+            fitter, model, [memory], dev.fitted, _folder(into, fitter.name), seed=seed, progress=progress
+        ).combiner
+        for fitter in FITTED
+    }
+    candidates = _compare(model, memory, dev.compared, fitted, progress)
+    best = max(candidates[1:], key=lambda one: one.chrf or 0.0)
+    _folder(into, best.name).rename(into)
+    return candidates
+
+
+def _folder(into: Path, name: str) -> Path:
+    return into.with_name(f"{into.name}-{name}")
+
+
+def _compare(
+    model: Model, memory: Memory, dev: DevSet, fitted: Mapping[str, Combiner], progress: Progress
+) -> list[Candidate]:
+    """Compare combiners on held-out dev pairs.
+
+    What counts is chrF of the translations, since BLEU of a few sentences is noisy; docs/adapt.md compares it with
+    perplexity.
+    """
+    sources, references = [pair.source for pair in dev.pairs], [pair.target for pair in dev.pairs]
+    texts = {
+        name: [one.text for one in Translator(model, [memory], combiner).translate(sources, progress=progress)]
+        for name, combiner in fitted.items()
+    }
+    scores = evaluate_systems(
+        references, texts, target_language=None if model.languages is None else model.languages.target
+    )
+    found: list[Candidate] = []
+    for score, combiner in zip(scores, fitted.values(), strict=True):
+        tokens = collect_dev(model, [memory], dev, combiner.k, progress=progress)
+        rows = torch.arange(tokens.tokens)
+        if not found:
+            found.append(Candidate(ALONE, perplexity(tokens, rows)))
+        found.append(Candidate(score.name, perplexity(tokens, rows, combiner), score.bleu.value, score.chrf.value))
+    return found
+
+
+def save_safe_combiner(model: Model, memory: Memory, into: Path, *, seed: int) -> None:
+    """Save the settings for a memory to which nothing can be fitted."""
+    save_combiner(
+        replace(SAFE, k=min(SAFE.k, memory.store.entries)),
+        into,
+        model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
+        memories=(MemoryRecord.of(memory.name, memory.store),),
+        dev_loss=None,
+        seed=seed,
+    )
+
+
+def choose_gate(
+    model: Model, memory: Memory, folder: Path, dev: DevSet, *, translated: int, seed: int, progress: Progress = SILENT
+) -> float | None:
+    """Fit a gate for a combiner; keep it if it saves enough searches without a decline on dev.
+
+    :param folder: Folder of the combiner.
+    :param translated: Number of dev pairs that are translated.
+    :return: Share of the decoding steps at which it searches; ``None`` if there is no gate.
+    """
+    combiner = load_combiner(folder)
+    try:
+        made = add_gate(model, [memory], combiner, dev, translated=translated, seed=seed, progress=progress)
+    except CombinerError:  # every gate lowers BLEU
+        return None
+    if 1 - made.searched >= _MIN_SAVING:
+        return made.searched
+    shutil.rmtree(folder / GATE_FOLDER)
+    return None
