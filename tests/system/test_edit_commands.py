@@ -23,6 +23,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("edited")
     pairs = [SentencePair(*texts, Origin("first.tsv", str(number))) for number, texts in enumerate(TEXTS, start=1)]
     build_index(build_store(load_model(languages=Languages("de", "en")), pairs, folder / "memory"))
+    (folder / "memory.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in TEXTS))
     (folder / "more.tsv").write_text("Speichern\tSave\n")
     (folder / "more.jsonl").write_text('{"source": "Speichern", "target": "Store", "id": 7}\n')
     (folder / "empty.tsv").write_text("")
@@ -96,3 +97,25 @@ def test_bad_input(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert says in run_refused(arguments, built, monkeypatch, capfd).line
+
+
+def test_a_domain_takes_edits(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def verb(*arguments: str) -> str:
+        return run(list(arguments), monkeypatch, capsys)
+
+    verb("adapt", str(built / "memory.tsv"), "--into", "domain", "--languages", "de-en")
+    assert "added 1" in verb("add", "domain", str(built / "more.tsv"), "--languages", "de-en")
+    assert "added 1" in verb("replace", "domain", "--sentence", "0", "--target", "Click the button.")
+    assert "forgot 1" in verb("forget", "domain", "--matching", "^Save$")
+    assert [each["action"] for each in json.loads(verb("log", "domain", "--json"))["commits"]] == [
+        "add",
+        "replace",
+        "forget",
+    ]
+    assert "compacted" in verb("compact", "domain")
+    (tmp_path / "text").write_text("Klicken Sie auf OK.\n")
+    assert verb("translate", "text", "--domain", "domain").strip()

@@ -6,11 +6,11 @@ import sys
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, LanguagesOption, ModelOptions, check_output, expand_bundles
+from lacuna.cli.options import Json, LanguagesOption, ModelOptions, check_output, expand_bundles, refuse_with_domain
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, read_corpus
 from lacuna.datastore import open_store
@@ -27,7 +27,10 @@ from lacuna.editing import (
 )
 from lacuna.errors import LacunaWarning, SettingError
 
-MemoryPath = Annotated[Path, typer.Argument(metavar="MEMORY", help="Folder of a memory: a store with its index.")]
+if TYPE_CHECKING:
+    from lacuna.models import Model
+
+MemoryPath = Annotated[Path, typer.Argument(metavar="MEMORY", help="Folder of a memory, or of a domain.")]
 
 Weight = Annotated[float, typer.Option(help="Each new entry counts as this many entries.")]
 
@@ -53,11 +56,12 @@ def add(
     Example: `lacuna add it/memory corrections.tsv --tag april`
     """
     pairs = list(read_corpus(corpus, languages=system.languages, tag=tag))
+    folder, model = _open(memory, system)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
         conditions = DEFAULT_CLEANING if cleaning else None
         report = add_pairs(
-            memory, pairs, system.load(), cleaning=conditions, prune=prune, weight=weight, progress=BarProgress()
+            folder, pairs, model, cleaning=conditions, prune=prune, weight=weight, progress=BarProgress()
         )
     _print(memory, report, json)
 
@@ -90,7 +94,7 @@ def forget(
     numbers = None if sentence is None and sentences is None else (*(sentence or ()), *_read_numbers(sentences))
     given = None if pairs is None else tuple(read_corpus(pairs, languages=languages))
     selection = Selection(numbers, tag, origin, matching, given)
-    _print(memory, forget_sentences(memory, selection, dry_run=dry_run, receipt=receipt), json)
+    _print(memory, forget_sentences(_folder(memory), selection, dry_run=dry_run, receipt=receipt), json)
 
 
 @expand_bundles
@@ -106,9 +110,9 @@ def replace(
 
     Example: `lacuna replace it/memory --sentence 12 --target "Save the file."`
     """
-    _print(
-        memory, replace_sentence(memory, sentence, target, system.load(), weight=weight, progress=BarProgress()), json
-    )
+    folder, model = _open(memory, system)
+    report = replace_sentence(folder, sentence, target, model, weight=weight, progress=BarProgress())
+    _print(memory, report, json)
 
 
 def compact(
@@ -121,7 +125,7 @@ def compact(
 
     Example: `lacuna compact it/memory`
     """
-    _print(memory, compact_memory(memory, kind, seed=seed, progress=BarProgress()), json)
+    _print(memory, compact_memory(_folder(memory), kind, seed=seed, progress=BarProgress()), json)
 
 
 def log(memory: MemoryPath, json: Json = False) -> None:
@@ -129,7 +133,7 @@ def log(memory: MemoryPath, json: Json = False) -> None:
 
     Example: `lacuna log it/memory`
     """
-    entries = read_log(memory)
+    entries = read_log(_folder(memory))
     if json:
         return print_json({"memory": str(memory), "commits": [entry.as_json() for entry in entries]})
     names = ["commit", "time", "action", "added", "forgotten", "entries", "segments"]
@@ -149,7 +153,7 @@ def scan(
 
     Example: `lacuna scan it/memory --numbers | lacuna forget it/memory --sentences -`
     """
-    findings = list(scan_sentences(open_store(memory).sentences.present(), kind or tuple(KINDS)))
+    findings = list(scan_sentences(open_store(_folder(memory)).sentences.present(), kind or tuple(KINDS)))
     found = sorted({finding.sentence for finding in findings})
     if json:
         content = [finding.as_json(show) for finding in findings]
@@ -162,6 +166,24 @@ def scan(
     counts = Counter(finding.kind for finding in findings)
     print_table(str(memory), ["kind", "found"], [(name, f"{counts[name]:,}") for name in kind or KINDS])
     typer.echo(f"{len(found):,} sentences; --show lists them")
+
+
+def _folder(memory: Path) -> Path:
+    """Return the folder of a memory; of that of a domain, if it is one."""
+    from lacuna.domain import memory_of
+
+    return memory_of(memory)
+
+
+def _open(memory: Path, system: ModelOptions) -> tuple[Path, Model]:
+    """Return the folder of a memory and load its model; a domain has its own."""
+    folder = _folder(memory)
+    if folder == memory:
+        return folder, system.load()
+    from lacuna.domain import open_domain
+
+    refuse_with_domain(model=system.model)
+    return folder, open_domain(memory, device=system.device).model
 
 
 def _read_numbers(file: str | None) -> list[int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lacuna.combiners import Gate, SavedCombiner, load_combiner, load_gate
 from lacuna.decoding import BeamSettings
-from lacuna.domain.manifest import DomainManifest, read_domain_manifest
+from lacuna.domain.manifest import MANIFEST, DomainManifest, read_domain_manifest
 from lacuna.errors import DomainError, ModelError
 from lacuna.explanation.calibration import Calibration, load_calibration
 from lacuna.models import Model, load_model
@@ -83,6 +83,11 @@ class Domain:
         if manifest.combiner.searched is None or memory.store.entries != manifest.memory.entries:
             return None
         return load_gate(self.path / COMBINER)[0]
+
+
+def memory_of(path: Path) -> Path:
+    """Return the memory of a domain; any other folder is a memory itself."""
+    return path / MEMORY if (path / MANIFEST).is_file() else path
 
 
 def open_domain(path: str | Path, *, device: str = "auto") -> Domain:

@@ -31,7 +31,7 @@ from lacuna.editing.receipts import write_receipt
 from lacuna.editing.segment_pruning import SegmentPruning, current_margins
 from lacuna.editing.writer import MemoryWriter, edit_memory
 from lacuna.errors import SettingError, StoreError
-from lacuna.index import build_index, choose_kind
+from lacuna.index import build_index, check_kind
 from lacuna.index.kinds import AUTO
 from lacuna.margin.storage import write_margins
 from lacuna.progress import SILENT, Progress
@@ -169,7 +169,7 @@ def compact_memory(
     :param tiers: Merge only segments of about the same size, where it pays.
     """
     now = open_store(memory)
-    choose_kind(kind, now.entries, now.dimension)  # refuses an unknown kind before anything is written
+    check_kind(kind, now.entries, now.dimension)  # refuses an unknown kind before anything is written
     with edit_memory(Path(memory)) as (writer, store):
         records = writer.manifest.segments
         first = _worth_merging(records) if tiers else 0

@@ -1,7 +1,7 @@
 """Nearest-neighbor search over the keys of a store: exact, or with faiss."""
 
 from lacuna.index.base import KeyColumn, KeyStore, Neighborhood, VectorIndex
-from lacuna.index.building import IndexReport, build_index, open_index
+from lacuna.index.building import IndexReport, build_index, check_kind, open_index
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex
 from lacuna.index.filtered import FilteredIndex
@@ -22,6 +22,7 @@ __all__ = [
     "SearchSettings",
     "VectorIndex",
     "build_index",
+    "check_kind",
     "choose_kind",
     "measure_recall",
     "open_index",

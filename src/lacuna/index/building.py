@@ -18,7 +18,7 @@ from lacuna.errors import IndexingError
 from lacuna.files import sha256_of, sync
 from lacuna.index.base import KeyStore, VectorIndex, check_seed
 from lacuna.index.exact import ExactIndex
-from lacuna.index.faiss import FaissIndex, make_index, read_faiss, write_faiss
+from lacuna.index.faiss import FaissIndex, make_empty, make_index, read_faiss, write_faiss
 from lacuna.index.kinds import AUTO, IndexKind, choose_kind, search_settings
 from lacuna.index.manifest import (
     FOLDER,
@@ -125,6 +125,16 @@ def build_index(
         write_manifest(store, manifest)
         _remove_earlier(folder, data)
     return IndexReport(index, folder, manifest, time.monotonic() - started)
+
+
+def check_kind(kind: str, rows: int, dimension: int) -> None:
+    """Refuse a kind of index that cannot be built, before slow work.
+
+    :raises IndexingError: The kind is unknown, or not possible for this dimension.
+    """
+    choice = choose_kind(kind, rows, dimension).kind
+    if not choice.is_exact:
+        make_empty(choice, dimension)
 
 
 def training_threads(kind: IndexKind) -> AbstractContextManager[None]:

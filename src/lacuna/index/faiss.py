@@ -100,7 +100,7 @@ def make_index(
             f"kind: {kind.name} has {kind.lists:,} lists and needs at least as many entries, the store has {rows:,}; "
             + (f'use --kind exact, or fewer lists as in "IVF{suited},Flat"' if rows else "use --kind exact")
         )
-    index = _from_factory(kind, dimension)
+    index = make_empty(kind, dimension)
     _prepare(index, seed)
     trained = 0
     if not index.is_trained:
@@ -145,7 +145,8 @@ def write_faiss(index: Any, path: str) -> None:  # noqa: ANN401 - faiss has no t
         _FAISS.write_index(index, path)
 
 
-def _from_factory(kind: IndexKind, dimension: int) -> Any:  # noqa: ANN401
+def make_empty(kind: IndexKind, dimension: int) -> Any:  # noqa: ANN401
+    """Return an index without keys, not trained."""
     try:
         return _FAISS.index_factory(dimension, kind.name, _FAISS.METRIC_L2)
     except (RuntimeError, MemoryError, ValueError) as error:

@@ -22,10 +22,10 @@ from lacuna.datastore.copying import copy_store
 from lacuna.datastore.manifest import Parent
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_folder, check_unused
-from lacuna.index import build_index, open_index
+from lacuna.index import build_index, check_kind, open_index
 from lacuna.index.base import check_seed
 from lacuna.index.distances import leave_self_out
-from lacuna.index.kinds import AUTO, choose_kind
+from lacuna.index.kinds import AUTO
 from lacuna.margin import Margins, read_margins
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning.base import Group, Pruner
@@ -180,7 +180,7 @@ def prune_store(
     if not kept:
         raise SettingError(f"{store.path}: all {store.entries:,} entries would be dropped; drop fewer of them")
     if index is not None:
-        choose_kind(index, kept, store.dimension)  # refuses an unknown kind before anything is written
+        check_kind(index, kept, store.dimension)
     settings = {"method": pruner.name, "ratio": ratio, "seed": seed, "clamp": clamp, **asdict(pruner)}
     kind = None
     with writing(folder), atomic_folder(folder) as temporary:
