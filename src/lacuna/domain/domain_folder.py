@@ -69,7 +69,9 @@ class Domain:
     def make_translator(self, beam: BeamSettings | None = None, *, int8: bool = False) -> Translator:
         """Return a translator with other settings of beam search, or with 8-bit weights."""
         memory = self.open_memory()
-        return Translator(self.model, [memory], self.combiner, beam, gate=self._gate_for(memory), int8=int8)
+        return Translator(
+            self.model, [memory], self.combiner, beam, gate=self._gate_for(memory), int8=int8, exact_contexts=True
+        )
 
     def translate(
         self, texts: Sequence[str], *, evidence: bool = False, progress: Progress = SILENT

@@ -14,7 +14,7 @@ from itertools import accumulate
 import numpy as np
 import torch
 
-from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
+from lacuna.combiners import Combiner, ExactContexts, Gate, SavedCombiner, Vanilla
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, decode_blocks, plan_batches, pool_for
 from lacuna.errors import LacunaWarning
 from lacuna.models import Model
@@ -47,6 +47,8 @@ class Translator:
     :param beam: Settings of beam search.
     :param gate: Decides where to search; without it, every step searches.
     :param int8: Translate with 8-bit weights: faster on a CPU, slightly less accurate.
+    :param exact_contexts: Where a memory has the same source and target prefix, trust it: a sentence of the memory is
+        translated as there. Other sentences are not affected.
     """
 
     def __init__(
@@ -58,10 +60,12 @@ class Translator:
         *,
         gate: Gate | None = None,
         int8: bool = False,
+        exact_contexts: bool = False,
     ) -> None:
         if isinstance(combiner, SavedCombiner):
             combiner.check_model(model.fingerprint)
-        self.model, self.combiner = model, combiner or Vanilla()
+        combiner = combiner or Vanilla()
+        self.model, self.combiner = model, ExactContexts(combiner) if exact_contexts else combiner
         self.beam = beam or BeamSettings()
         # Created once: preparing the weights of a model for stepping takes a while.
         self._plain = ModelScorer(model, int8=int8)
