@@ -1,6 +1,6 @@
 """Trust the memory where it has the very same context: the same source sentence and the same target prefix.
 
-There, the distance of the nearest neighbor is zero but for rounding, and its value is how somebody translated this
+There, the distance of the nearest neighbor is zero but for rounding, and its value is how the memory translates this
 sentence. A combiner that was fitted to other sentences spreads its mass over farther neighbors, which would hide a
 correction. Knows nothing of sentences: equal keys tell.
 """
