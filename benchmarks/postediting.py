@@ -2,11 +2,11 @@
 
 Each sentence is translated; then its reference is added to the memory, as a post-editor's correction would be. This is
 compared with the model alone and with a memory that does not learn. Each pair is also translated once more right after
-it was added: a correction that does not show then was in vain. Corrections are tried with several weights, and with
-the rule that exact contexts prevail.
+it was added: a correction that does not show then was in vain. This is done with and without the rule that exact
+contexts prevail.
 
     python benchmarks/postediting.py DOCUMENT --languages de-en [--model MODEL] [--memory STORE] [--combiner FOLDER]
-        [--sentences 300] [--weights 1 8]
+        [--sentences 300]
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ def walk(
     pairs: list[SentencePair],
     fixed: list[Memory],
     combiner: Combiner,
-    weight: float,
     exact: bool,
     folder: Path,
 ) -> tuple[list[str], list[str], list[float]]:
@@ -44,7 +43,7 @@ def walk(
     for pair in pairs:
         [before] = Translator(model, memories, combiner, exact_contexts=exact).translate([pair.source])
         started = time.monotonic()
-        add_pairs(folder / LEARNED, [pair], model, cleaning=None, lookup=lookup, weight=weight)
+        add_pairs(folder / LEARNED, [pair], model, cleaning=None, lookup=lookup)
         memories = [*fixed, open_memory(folder / LEARNED)]
         seconds.append(time.monotonic() - started)
         [after] = Translator(model, memories, combiner, exact_contexts=exact).translate([pair.source])
@@ -65,7 +64,6 @@ def main() -> None:
     parser.add_argument("--knn-weight", type=float, default=0.5)
     parser.add_argument("--temperature", type=float, default=100.0)
     parser.add_argument("--sentences", type=int, default=300)
-    parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 8.0])
     given = parser.parse_args()
     languages = Languages.parse(given.languages)
     model = load_model(given.model, languages=languages)
@@ -90,13 +88,11 @@ def main() -> None:
         baseline = [result.text for result in Translator(model, fixed, combiner).translate(sources)]
         show("memory that does not learn", baseline, alone)
     for exact in (False, True):
-        for weight in given.weights:
-            with tempfile.TemporaryDirectory() as folder:
-                first, again, seconds = walk(model, pairs, fixed, combiner, weight, exact, Path(folder))
-            seen = fmean(text == reference for text, reference in zip(again, references, strict=True))
-            times = {"milliseconds": round(1000 * median(seconds)), "seen at once": round(seen, 3)}
-            name = f"learning, weight {weight:g}{', exact contexts' if exact else ''}"
-            show(name, first, baseline, **times)
+        with tempfile.TemporaryDirectory() as folder:
+            first, again, seconds = walk(model, pairs, fixed, combiner, exact, Path(folder))
+        seen = fmean(text == reference for text, reference in zip(again, references, strict=True))
+        times = {"milliseconds": round(1000 * median(seconds)), "seen at once": round(seen, 3)}
+        show(f"learning{', exact contexts' if exact else ''}", first, baseline, **times)
 
 
 if __name__ == "__main__":

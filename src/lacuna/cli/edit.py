@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 MemoryPath = Annotated[Path, typer.Argument(metavar="MEMORY", help="Folder of a memory, or of a domain.")]
 
-Weight = Annotated[float, typer.Option(help="Each new entry counts as this many entries.")]
-
 
 @expand_bundles
 def add(
@@ -45,7 +43,6 @@ def add(
     prune: Annotated[
         bool, typer.Option("--prune", help="Keep only what PLAC would keep, as when the memory was pruned.")
     ] = False,
-    weight: Weight = 1.0,
     json: Json = False,
 ) -> None:
     """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
@@ -60,9 +57,7 @@ def add(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
         conditions = DEFAULT_CLEANING if cleaning else None
-        report = add_pairs(
-            folder, pairs, model, cleaning=conditions, prune=prune, weight=weight, progress=BarProgress()
-        )
+        report = add_pairs(folder, pairs, model, cleaning=conditions, prune=prune, progress=BarProgress())
     _print(memory, report, json)
 
 
@@ -103,7 +98,6 @@ def replace(
     system: ModelOptions,
     sentence: Annotated[int, typer.Option(help="Number of the sentence.")],
     target: Annotated[str, typer.Option(help="The right translation.")],
-    weight: Weight = 1.0,
     json: Json = False,
 ) -> None:
     """Correct the translation of a sentence; the corrected pair gets a new number.
@@ -111,7 +105,7 @@ def replace(
     Example: `lacuna replace it/memory --sentence 12 --target "Save the file."`
     """
     folder, model = _open(memory, system)
-    report = replace_sentence(folder, sentence, target, model, weight=weight, progress=BarProgress())
+    report = replace_sentence(folder, sentence, target, model, progress=BarProgress())
     _print(memory, report, json)
 
 

@@ -6,7 +6,6 @@ Knows nothing of the command line.
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import JsonValue
 
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
 from lacuna.datastore import Store, build_store, open_store
@@ -80,7 +78,6 @@ def add_pairs(
     lookup: SentenceLookup | None = None,
     merge: bool = True,
     prune: bool = False,
-    weight: float = 1.0,
     progress: Progress = SILENT,
 ) -> EditReport:
     """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
@@ -92,10 +89,8 @@ def add_pairs(
     :param lookup: Kept by callers that add often.
     :param merge: Merge small segments afterward, if there are many.
     :param prune: Keep only the entries that PLAC would keep, with the settings that the memory was pruned with.
-    :param weight: Each new entry counts as this many entries, so that a correction prevails over older neighbors.
     """
     new = _last_of_each_id(list(clean(pairs, cleaning)))
-    check_weight(weight)
     if not new:
         raise StoreError(f"{memory}: nothing to add, no pair is left after cleaning; give other pairs")
     with edit_memory(Path(memory), model) as (writer, store):
@@ -106,7 +101,7 @@ def add_pairs(
         pruning = SegmentPruning.of(store, progress) if prune else None
         replaced = [found[number] for number in fresh if number in found]
         added = [new[number] for number in fresh]
-        report = _commit(writer, store, "add", added, replaced, model, len(new) - len(fresh), progress, weight, pruning)
+        report = _commit(writer, store, "add", added, replaced, model, len(new) - len(fresh), progress, pruning)
         first = _worth_merging(writer.manifest.segments) if merge else None
         if first is not None:
             merged = _merge(writer, open_store(writer.folder), first, AUTO, 1, progress)
@@ -143,21 +138,16 @@ def replace_sentence(
     target: str,
     model: TeacherForcingModel,
     *,
-    weight: float = 1.0,
     progress: Progress = SILENT,
 ) -> EditReport:
-    """Replace the translation of a sentence; the corrected pair gets a new sentence id.
-
-    :param weight: As in :func:`add_pairs`.
-    """
-    check_weight(weight)
+    """Replace the translation of a sentence; the corrected pair gets a new sentence id."""
     if not target.strip():
         raise SettingError("target: got an empty text; give the right translation, or use forget")
     check_sentence(open_store(memory), sentence)  # refuses it before anything is written
     with edit_memory(Path(memory), model) as (writer, store):
         check_sentence(store, sentence)
         pair = replace(store.sentences[sentence], target=target)
-        return _commit(writer, store, "replace", [pair], [sentence], model, 0, progress, weight)
+        return _commit(writer, store, "replace", [pair], [sentence], model, 0, progress)
 
 
 def compact_memory(
@@ -201,11 +191,10 @@ def _commit(
     model: TeacherForcingModel,
     repeated: int,
     progress: Progress,
-    weight: float = 1.0,
     pruning: SegmentPruning | None = None,
 ) -> EditReport:
     """Build a segment of new pairs, and commit it together with the sentences that they replace."""
-    segment = _build(writer.new_folder(), pairs, model, weight, progress)
+    segment = _build(writer.new_folder(), pairs, model, progress)
     if pruning is not None:
         segment = pruning.prune(segment, writer.manifest, progress)
     gone = np.unique(np.array(replaced, dtype=np.int64))
@@ -220,9 +209,7 @@ def _commit(
     )
 
 
-def _build(
-    folder: Path, pairs: list[SentencePair], model: TeacherForcingModel, weight: float, progress: Progress
-) -> Store:
+def _build(folder: Path, pairs: list[SentencePair], model: TeacherForcingModel, progress: Progress) -> Store:
     """Build a segment with its index, or resume a killed build of the same pairs."""
     try:
         segment = build_store(model, pairs, folder, cleaning=None, total=len(pairs), progress=progress)
@@ -231,22 +218,8 @@ def _build(
             raise
         shutil.rmtree(folder)  # a killed build of other pairs
         segment = build_store(model, pairs, folder, cleaning=None, total=len(pairs), progress=progress)
-    if weight != 1.0:
-        settings: dict[str, JsonValue] = {"weight": weight}
-        parent = Parent(fingerprint=segment.fingerprint, entries=segment.entries, made_by="add", settings=settings)
-        weighted = folder.with_name(f".{folder.name}.weighted")
-        shutil.rmtree(weighted, ignore_errors=True)
-        copy_store(segment, weighted, parent, weights=np.full(segment.entries, weight, np.float32))
-        shutil.rmtree(folder)
-        segment = open_store(weighted.replace(folder))
     build_index(segment, progress=progress)
     return segment
-
-
-def check_weight(weight: float) -> None:
-    """Refuse a weight that is not positive."""
-    if not (math.isfinite(weight) and weight > 0):
-        raise SettingError(f"weight: got {weight}; allowed is any number above 0, such as 8")
 
 
 def _worth_merging(records: Sequence[SegmentRecord]) -> int | None:

@@ -261,24 +261,3 @@ def test_a_process_that_is_killed_again_and_again_loses_nothing() -> None:
     counts = json.loads(done.stdout)
     assert counts["edits"] > 0
     assert (counts["lost or half done"], counts["not sound"]) == (0, 0)
-
-
-def test_weights_of_corrections(memory: Path) -> None:
-    add_pairs(memory, [pair(np.random.default_rng(9))], MODEL, weight=8)
-    weights = open_store(memory).weights
-    assert weights is not None
-    assert set(weights[:6]) == {1.0}
-    assert set(weights[6:]) == {8.0}
-    replace_sentence(memory, 0, "crimson", MODEL, weight=3)
-    compact_memory(memory)
-    store = open_store(memory)
-    assert store.weights is not None
-    assert {int(sentence): float(weight) for sentence, weight in zip(store.sentence, store.weights, strict=True)} == {
-        1: 1.0,
-        2: 1.0,
-        3: 8.0,
-        4: 3.0,
-    }
-    assert verify_store(memory).sound
-    with pytest.raises(SettingError, match="weight: got 0"):
-        add_pairs(memory, [pair(np.random.default_rng(3))], MODEL, weight=0)
