@@ -165,6 +165,12 @@ class Store:
             return None
         return cast(NDArray[np.float32], self._column("weights"))
 
+    def load(self) -> None:
+        """Read all columns now, rather than on first use, when a compaction may have deleted their files."""
+        for name in COLUMNS:
+            getattr(self, name)
+        _ = self.weights, self.fingerprint
+
     def check_model(self, model: KeyMaker) -> None:
         """Refuse a model whose keys are not comparable with those of the store: another model or direction.
 
@@ -198,9 +204,10 @@ class Store:
         return column
 
 
-def open_store(path: str | Path) -> Store:
+def open_store(path: str | Path, *, before: Store | None = None) -> Store:
     """Open a finished store or an edited memory. The sizes of all files are checked; ``verify`` checks their contents.
 
+    :param before: The same memory, opened earlier: segments that have not changed are taken from it.
     :raises StoreError: There is no finished store, or a file is missing, truncated or of another type.
     """
     folder = Path(path)
@@ -209,7 +216,7 @@ def open_store(path: str | Path) -> Store:
     manifest = read_memory_manifest(folder)
     while True:
         try:
-            return _open_memory(folder, manifest)
+            return _open_memory(folder, manifest, before)
         except StoreError:
             # A compaction may have replaced segments since the manifest was read.
             now = read_memory_manifest(folder)
@@ -241,15 +248,26 @@ def _open_folder(folder: Path) -> Store:
     )
 
 
-def _open_memory(folder: Path, manifest: MemoryManifest) -> Store:
+def _open_memory(folder: Path, manifest: MemoryManifest, before: Store | None) -> Store:
+    earlier = {} if before is None else _by_folder(before)
     segments = []
     for record in manifest.segments:
-        store = _open_folder(folder / record.folder)
+        segment = earlier.get(record.folder)
+        if segment is None or segment.store.fingerprint != record.manifest:
+            segment = make_segment(_open_folder(folder / record.folder), np.empty(0, np.int32))
+        store = segment.store
         if store.fingerprint != record.manifest:
             raise StoreError(f"{store.path}: not the segment that {folder / MEMORY} names; copy the memory again")
         forgotten = np.empty(0, np.int32) if record.forgotten is None else read_forgotten(folder, record.forgotten)
-        segments.append(make_segment(store, forgotten))
+        same = np.array_equal(forgotten, segment.forgotten)
+        segments.append(segment if same else make_segment(store, forgotten))
     return join_segments(folder, segments, manifest)
+
+
+def _by_folder(store: Store) -> dict[str, Segment]:
+    """Return the segments of an open memory by their folders, relative to it."""
+    segments = store.segments or (make_segment(store, np.empty(0, np.int32)),)
+    return {each.store.path.resolve().relative_to(store.path.resolve()).as_posix(): each for each in segments}
 
 
 def make_segment(store: Store, forgotten: NDArray[np.int32]) -> Segment:
