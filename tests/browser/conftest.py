@@ -18,7 +18,7 @@ from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.serving import Engine, create_app
+from lacuna.serving import Access, Engine, create_app
 from lacuna.serving.app import listen
 from lacuna.translator import Memory, open_memory
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
@@ -63,7 +63,7 @@ def address(engine: Engine) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def locked_address(engine: Engine) -> Iterator[str]:
-    yield from running(create_app(engine, key="sesame"))
+    yield from running(create_app(engine, access=Access("sesame")))
 
 
 @pytest.fixture(scope="session")
