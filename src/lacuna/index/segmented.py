@@ -50,8 +50,8 @@ class SegmentedIndex:
 
     @property
     def kind(self) -> str:
-        """The kinds of the indexes that are asked, joined by ``+``."""
-        return "+".join(index.kind for index, _ in self._parts) or ExactIndex.kind
+        """The different kinds of the indexes that are asked, joined by ``+``."""
+        return "+".join(dict.fromkeys(index.kind for index, _ in self._parts)) or ExactIndex.kind
 
     @property
     def size(self) -> int:
