@@ -165,10 +165,18 @@ class Store:
             return None
         return cast(NDArray[np.float32], self._column("weights"))
 
-    def load(self) -> None:
-        """Read all columns now, rather than on first use, when a compaction may have deleted their files."""
+    def load(self, before: Store | None = None) -> None:
+        """Read all columns now, rather than on first use, when a compaction may have deleted their files.
+
+        :param before: An earlier state of the memory. If segments were only added since, its columns are taken over.
+        """
+        old, new = (before and before.segments) or (), self.segments or ()
+        grown = len(old) <= len(new) and all(one is other for one, other in zip(old, new, strict=False))
         for name in COLUMNS:
-            getattr(self, name)
+            if before is not None and old and grown:
+                self.__dict__[name] = self._column(name, before)  # as cached_property does
+            else:
+                getattr(self, name)
         _ = self.weights, self.fingerprint
 
     def check_model(self, model: KeyMaker) -> None:
@@ -190,14 +198,16 @@ class Store:
                 f"{model.languages}; load it for {built_with.languages}, or build a store for {model.languages}"
             )
 
-    def _column(self, name: str) -> NDArray[np.generic]:
+    def _column(self, name: str, before: Store | None = None) -> NDArray[np.generic]:
+        """Read a column; the first shards may be those of an earlier state, which has read them."""
         dtype = (COLUMNS | OPTIONAL)[name]
-        pieces = [
+        pieces = [] if before is None else [getattr(before, name)]
+        pieces += [
             # Segments are pruned and merged, or not, independently of each other.
             np.ones(_rows(shard), dtype)
             if self.segments is not None and f"{name}.npy" not in shard.record.files
             else shard.column(name, dtype)
-            for shard in self.shards
+            for shard in self.shards[0 if before is None else len(before.shards) :]
         ]
         column = np.concatenate(pieces) if pieces else np.empty(0, dtype)
         column.flags.writeable = False
@@ -249,12 +259,14 @@ def _open_folder(folder: Path) -> Store:
 
 
 def _open_memory(folder: Path, manifest: MemoryManifest, before: Store | None) -> Store:
-    earlier = {} if before is None else _by_folder(before)
+    earlier = [] if before is None else before.segments or [make_segment(before, np.empty(0, np.int32))]
+    opened = {(each.store.path.name, each.store.fingerprint): each for each in earlier}
     segments = []
     for record in manifest.segments:
-        segment = earlier.get(record.folder)
-        if segment is None or segment.store.fingerprint != record.manifest:
-            segment = make_segment(_open_folder(folder / record.folder), np.empty(0, np.int32))
+        home = folder / record.folder
+        segment = opened.get((home.name, record.manifest))
+        if segment is None:
+            segment = make_segment(_open_folder(home), np.empty(0, np.int32))
         store = segment.store
         if store.fingerprint != record.manifest:
             raise StoreError(f"{store.path}: not the segment that {folder / MEMORY} names; copy the memory again")
@@ -262,12 +274,6 @@ def _open_memory(folder: Path, manifest: MemoryManifest, before: Store | None) -
         same = np.array_equal(forgotten, segment.forgotten)
         segments.append(segment if same else make_segment(store, forgotten))
     return join_segments(folder, segments, manifest)
-
-
-def _by_folder(store: Store) -> dict[str, Segment]:
-    """Return the segments of an open memory by their folders, relative to it."""
-    segments = store.segments or (make_segment(store, np.empty(0, np.int32)),)
-    return {each.store.path.resolve().relative_to(store.path.resolve()).as_posix(): each for each in segments}
 
 
 def make_segment(store: Store, forgotten: NDArray[np.int32]) -> Segment:

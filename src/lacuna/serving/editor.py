@@ -157,7 +157,7 @@ class Editor:
         memory = open_memory(folder, name, before=before)
         memory.store.check_model(self._engine.model)
         # What would be read on first use is read now, so that the first translation does not wait for it.
-        memory.store.load()
+        memory.store.load(before.store)
         memory.index.search(memory.store.mean[None], 1)
         self._engine.replace(memory)
         return memory
