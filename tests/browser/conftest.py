@@ -79,13 +79,29 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any, address: str) -> Iterator[Any]:
+    yield from watched(chromium, address)
+
+
+@pytest.fixture
+def editable_page(chromium: Any, engine: Engine, tmp_path: Path) -> Iterator[Any]:
+    """The page of a server that takes edits, with a memory of its own."""
+    for address in running(create_app(learner(engine, tmp_path), access=Access(writable=True))):
+        yield from watched(chromium, address)
+
+
+def learner(engine: Engine, folder: Path) -> Engine:
+    dogs = remember(engine.model, list(zip(SOURCES, TARGETS, strict=True)), folder / "dogs")
+    return Engine(engine.model, [dogs], {"dogs": Vanilla(k=1, knn_weight=1.0)})
+
+
+def watched(chromium: Any, address: str) -> Iterator[Any]:
     """A page that must not log errors or send requests to other servers."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     complaints: list[str] = []
     # The browser logs error responses, which the page shows.
     page.on(
-        "console", lambda said: None if "responded with a status of 413" in said.text else complaints.append(said.text)
+        "console", lambda said: None if "responded with a status of 4" in said.text else complaints.append(said.text)
     )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith(address) else complaints.append(request.url))
