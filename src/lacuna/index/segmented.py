@@ -1,6 +1,6 @@
 """Search of a memory with several segments: every index is asked, and the nearest neighbors overall are kept.
 
-Small segments that are searched exactly are searched as one, so many of them cost no more than one of their size.
+Small segments that are searched exactly are searched as one: all of them together cost as much as one of their size.
 Knows nothing of sentences and of why rows are not live.
 """
 

@@ -105,6 +105,7 @@ class Editor:
         self._thread.shutdown(cancel_futures=True)
 
     def _add(self, name: str, new: list[SentencePair], given: Sequence[SentencePair]) -> Edit:
+        self._model.encode_ahead(new)
         check_fit(self._model, new)
         memory, lookup = self._engine.memories[name], self._lookups[name]
         folder, before = memory.store.path, memory.store
@@ -116,6 +117,7 @@ class Editor:
         memory = self._refresh(name)
         pair = replace(find_sentence(memory, sentence), target=target)
         check_text(pair, "target")
+        self._model.encode_ahead([pair])
         check_fit(self._model, [pair])
         report = replace_sentence(memory.store.path, sentence, target, self._model, before=memory.store)
         self._refresh(name)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from lacuna.models import Model, TeacherForced
-from lacuna.records import Languages
+from lacuna.records import Languages, SentencePair
 from lacuna.workers import one_thread
 
 Answer = TypeVar("Answer")
@@ -24,10 +24,12 @@ class Worker(Protocol):
 
 
 class WorkerModel:
-    """A :class:`~lacuna.datastore.decoded_windows.TeacherForcingModel` that any thread but the worker may use."""
+    """A :class:`~lacuna.datastore.decoded_windows.TeacherForcingModel` for one thread other than the worker."""
 
     def __init__(self, model: Model, worker: Worker) -> None:
         self._model, self._worker = model, worker
+        self._sources: dict[str, list[int]] = {}
+        self._targets: dict[str, list[int]] = {}
 
     @property
     def name(self) -> str:
@@ -67,12 +69,27 @@ class WorkerModel:
         """Tell whether the model can read a pair."""
         return self._model.fits(source, target)
 
+    def encode_ahead(self, pairs: Sequence[SentencePair]) -> None:
+        """Tokenize pairs in one call: each may have to wait for a batch. The tokens are kept until the next call."""
+        sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+        def encode() -> tuple[list[list[int]], list[list[int]]]:
+            return self._model.encode_sources(sources), self._model.encode_targets(targets)
+
+        source_ids, target_ids = self._worker.call(encode).result()
+        self._sources = dict(zip(sources, source_ids, strict=True))
+        self._targets = dict(zip(targets, target_ids, strict=True))
+
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize source sentences."""
+        if all(text in self._sources for text in texts):
+            return [self._sources[text] for text in texts]
         return self._worker.call(lambda: self._model.encode_sources(texts)).result()
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize target sentences."""
+        if all(text in self._targets for text in texts):
+            return [self._targets[text] for text in texts]
         return self._worker.call(lambda: self._model.encode_targets(texts)).result()
 
     def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> TeacherForced:
