@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from lacuna.analysis.overview import find_sentence
 from lacuna.datastore.segments import MEMORY
@@ -27,8 +26,7 @@ from lacuna.serving.worker_model import WorkerModel
 from lacuna.translator import Memory, open_memory
 from lacuna.workers import one_thread
 
-Result = TypeVar("Result")
-
+MOST_WAITING = 64  # edits
 LOOK_SECONDS = 1.0  # between two looks for edits by other processes
 _Stamp = tuple[int, int, int]
 _UNKNOWN: _Stamp = (0, 0, 0)
@@ -71,6 +69,7 @@ class Editor:
         }
         self._next_look = 0.0
         self._planned: set[tuple[str, str]] = set()
+        self._waiting: set[Future[Edit]] = set()
         self._thread = ThreadPoolExecutor(1, "lacuna-writer")
         for name in engine.memories:
             self._plan("prepare", name, lambda name: self._prepare(name, writes))
@@ -164,12 +163,14 @@ class Editor:
         self._engine.replace(memory)
         return memory
 
-    def _submit(self, name: str, edit: Callable[[], Result]) -> Future[Result]:
+    def _submit(self, name: str, edit: Callable[[], Edit]) -> Future[Edit]:
         if name not in self._engine.memories:
             available = ", ".join(self._engine.memories) or "none"
             raise NotFoundError(f"memory: got {name!r}; available: {available}")
+        if len(self._waiting) >= MOST_WAITING:
+            raise Overloaded(f"{MOST_WAITING} edits are waiting, which is the limit; try again later")
 
-        def run() -> Result:
+        def run() -> Edit:
             try:
                 with one_thread():
                     return edit()
@@ -182,9 +183,12 @@ class Editor:
                 raise NotSaved(f"memory {name}: the edit was not saved; see the log of the server") from error
 
         try:
-            return self._thread.submit(run)
+            future = self._thread.submit(run)
         except RuntimeError as error:
             raise Overloaded("the server is stopping; try again later") from error
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
 
     def _plan(self, kind: str, name: str, work: Callable[[str], object]) -> None:
         """Do some work for a memory after all waiting edits, unless it is planned already; errors are logged."""

@@ -12,13 +12,15 @@ from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
 from lacuna.datastore import open_store
-from lacuna.editing import Selection, add_pairs, forget_sentences, read_log
+from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log
 from lacuna.editing.lock import write_lock
 from lacuna.errors import SettingError
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.serving import Access, Engine, ServerLimits, create_app
 from lacuna.serving.app import serve
+from lacuna.serving.engine import Job
+from lacuna.translator import open_memory
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
 
@@ -33,8 +35,6 @@ def folder(model: Model, tmp_path: Path) -> Path:
 
 
 def engine_of(model: Model, folder: Path) -> Engine:
-    from lacuna.translator import open_memory
-
     return Engine(model, [open_memory(folder)], {"it": Vanilla(k=1, knn_weight=1.0)})
 
 
@@ -244,6 +244,24 @@ def test_no_edits_without_a_key_from_other_machines(engine: Engine) -> None:
         serve(engine, host="0.0.0.0", port=0, access=Access(writable=True))
 
 
+def test_a_request_keeps_the_state_it_began_with(model: Model, folder: Path) -> None:
+    engine = engine_of(model, folder)
+    begun = Job(engine.resolve_options())
+    before = engine.memories["it"]
+    before.store.load()
+    add_pairs(folder, [SentencePair(*NEW.values(), Origin("other", "1"))], model)
+    forget_sentences(folder, Selection(sentences=(0,)))
+    compact_memory(folder)  # deletes all files of the old state
+    engine.replace(open_memory(folder, before=before))
+    texts = [SOURCES[0], NEW["source"]]
+    old, new = (
+        [getattr(one, "text", None) for one in engine.run(job, texts)] for job in (begun, Job(engine.resolve_options()))
+    )
+    assert (old[0], new[1]) == (TARGETS[0], NEW["target"])
+    assert new[0] != TARGETS[0]
+    assert old[1] != NEW["target"]
+
+
 def test_edits_of_another_process_are_picked_up(client: TestClient, model: Model, folder: Path) -> None:
     new = SentencePair(*NEW.values(), Origin("other", "1"))
     report = add_pairs(folder, [new], model)
@@ -282,6 +300,19 @@ def test_our_own_faults_name_no_folder(client: TestClient, folder: Path, monkeyp
     assert "was not saved" in answer.json()["error"]
     monkeypatch.undo()
     assert add(client, NEW)["commit"] == 2
+
+
+def test_the_queue_of_edits_has_a_limit(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lacuna.serving.editor.MOST_WAITING", 1)
+    app = create_app(engine_of(model, folder), ServerLimits(max_seconds=0.2), access=Access(writable=True))
+    with TestClient(app, LOCAL) as client:
+        monkeypatch.setattr("lacuna.serving.editor.forget_sentences", lambda *_, **__: time.sleep(1.5))
+        assert client.delete("/api/v1/memories/it/sentences/0").status_code == 504
+        full = client.delete("/api/v1/memories/it/sentences/1")
+        assert (full.status_code, full.json()["error"]) == (
+            503,
+            "1 edits are waiting, which is the limit; try again later",
+        )
 
 
 def test_an_edit_that_waits_too_long_is_not_begun(model: Model, folder: Path) -> None:

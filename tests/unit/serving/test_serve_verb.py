@@ -91,6 +91,9 @@ def key_file(content: bytes) -> Callable[[Path], list[str]]:
         (key_file(b" \n"), "--api-key-file: got no key"),
         (key_file(b"two words"), "blanks"),
         (key_file("schlüssel".encode()), "cannot be read"),
+        (lambda _: ["--write-key-file", "nowhere"], "--write-key-file: nowhere cannot be read"),
+        (lambda folder: [*key_file(b"k")(folder), "--writable"], "--write-key-file instead"),
+        (lambda folder: [*key_file(b"k")(folder), "--write-key-file", "key"], "same as the API key"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
@@ -101,6 +104,7 @@ def test_bad_input_is_refused_in_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("LACUNA_API_KEY", raising=False)
+    monkeypatch.delenv("LACUNA_WRITE_KEY", raising=False)
     assert says in run_refused(["serve", *prepare(tmp_path)], tmp_path, monkeypatch, capfd).line
 
 
