@@ -100,9 +100,8 @@ def watched(chromium: Any, address: str) -> Iterator[Any]:
     page = context.new_page()
     complaints: list[str] = []
     # The browser logs error responses, which the page shows.
-    page.on(
-        "console", lambda said: None if "responded with a status of 4" in said.text else complaints.append(said.text)
-    )
+    shown = tuple(f"responded with a status of {status}" for status in (403, 413))
+    page.on("console", lambda said: None if any(one in said.text for one in shown) else complaints.append(said.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith(address) else complaints.append(request.url))
     page.goto(address)
