@@ -36,6 +36,10 @@ class StoreError(LacunaError):
     """A store that cannot be built, opened or trusted, or that belongs to another model."""
 
 
+class LockedError(StoreError):
+    """A memory that another process is editing."""
+
+
 class NotFoundError(LacunaError, LookupError):
     """A memory or a sentence of this name or number does not exist."""
 

@@ -18,7 +18,7 @@ from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.serving import Engine, create_app
+from lacuna.serving import Access, Engine, create_app
 from lacuna.serving.app import listen
 from lacuna.translator import Memory, open_memory
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
@@ -63,7 +63,7 @@ def address(engine: Engine) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def locked_address(engine: Engine) -> Iterator[str]:
-    yield from running(create_app(engine, key="sesame"))
+    yield from running(create_app(engine, access=Access("sesame")))
 
 
 @pytest.fixture(scope="session")
@@ -79,14 +79,29 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(chromium: Any, address: str) -> Iterator[Any]:
+    yield from watched(chromium, address)
+
+
+@pytest.fixture
+def editable_page(chromium: Any, engine: Engine, tmp_path: Path) -> Iterator[Any]:
+    """The page of a server that takes edits, with a memory of its own."""
+    for address in running(create_app(learner(engine, tmp_path), access=Access(writable=True))):
+        yield from watched(chromium, address)
+
+
+def learner(engine: Engine, folder: Path) -> Engine:
+    dogs = remember(engine.model, list(zip(SOURCES, TARGETS, strict=True)), folder / "dogs")
+    return Engine(engine.model, [dogs], {"dogs": Vanilla(k=1, knn_weight=1.0)})
+
+
+def watched(chromium: Any, address: str) -> Iterator[Any]:
     """A page that must not log errors or send requests to other servers."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     complaints: list[str] = []
     # The browser logs error responses, which the page shows.
-    page.on(
-        "console", lambda said: None if "responded with a status of 413" in said.text else complaints.append(said.text)
-    )
+    shown = tuple(f"responded with a status of {status}" for status in (403, 413))
+    page.on("console", lambda said: None if any(one in said.text for one in shown) else complaints.append(said.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith(address) else complaints.append(request.url))
     page.goto(address)

@@ -116,7 +116,7 @@ def test_nothing_is_wider_than_a_phone(page: Any, view: str) -> None:
 def test_the_page_about_the_api(page: Any, address: str) -> None:
     page.goto(f"{address}/docs")
     page.wait_for_selector(".route")
-    assert page.locator(".route").count() == 11
+    assert page.locator(".route").count() == 14
 
 
 def test_a_locked_server_asks_for_its_key(chromium: Any, locked_address: str) -> None:

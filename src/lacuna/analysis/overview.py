@@ -6,9 +6,9 @@ entries, only complete words count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.datastore import Entry, Store, entries_of, inspect_store
+from lacuna.datastore import Entry, Store, entries_of
+from lacuna.datastore.inspection import StoreReport, summarize_store
 from lacuna.errors import NotFoundError
 from lacuna.margin import read_margins
+from lacuna.records import SentencePair
 from lacuna.translator import Memory
 
 # A known entry with this margin may be pruned, so the memory is not needed for it.
@@ -114,75 +116,111 @@ class SentenceEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredSentence:
-    """A sentence pair of a memory with its entries, in target order."""
+    """A sentence pair of a memory with its entries, in target order.
+
+    :param tag: Its label, if it has one.
+    :param id: The id that its owner gave it, if any.
+    """
 
     memory: str
     sentence: int
     source: str
     target: str
     origin: str
+    tag: str | None
+    id: str | None
     entries: list[SentenceEntry]
 
 
 class Overviews:
-    """Cached statistics of several memories, by name; safe for use by several threads.
+    """Statistics of several memories, by name, computed once for each state of a memory; safe for several threads.
 
+    :param memories: Returns the memories in their current states, by name.
     :param token_texts: Text of every token of the vocabulary.
     """
 
-    def __init__(self, memories: Sequence[Memory], token_texts: Sequence[str]) -> None:
-        self._memories = {memory.name: memory for memory in memories}
-        self._texts = token_texts
+    def __init__(self, memories: Callable[[], Mapping[str, Memory]], token_texts: Sequence[str]) -> None:
+        self._memories, self._texts = memories, token_texts
         self._lock = Lock()
-        self._overview, self._key_map = cache(self._make_overview), cache(self._make_key_map)
-        self._margins = cache(self._read_margins)
+        self._states: dict[str, _State] = {}
 
     def overview(self, name: str) -> Overview:
         """Return the statistics of a memory."""
-        self._check(name)
-        with self._lock:
-            return self._overview(name)
+        state = self._state(name)
+        with state.lock:
+            return state.overview
 
     def key_map(self, name: str) -> KeyMap:
         """Return a map of a sample of the keys."""
-        self._check(name)
-        with self._lock:
-            return self._key_map(name)
+        state = self._state(name)
+        with state.lock:
+            return state.key_map
 
     def sentence(self, name: str, sentence: int) -> StoredSentence:
         """Return a sentence pair and its entries."""
-        store = self._check(name).store
-        if not 0 <= sentence < len(store.sentences):
-            raise NotFoundError(f"sentence: got {sentence}; {name} has sentences 0 to {len(store.sentences) - 1}")
-        with self._lock:
-            margins = self._margins(name)
+        state = self._state(name)
+        store = state.memory.store
+        find_sentence(state.memory, sentence)
+        with state.lock:
+            margins = state.margins
         pair = store.sentences[sentence]
         # A sentence can have no more entries than the store.
         entries = entries_of(store, sentence=sentence, margins=margins, limit=max(1, store.entries))
-        return StoredSentence(
-            name, sentence, pair.source, pair.target, str(pair.origin), [self._shown(entry) for entry in entries]
-        )
+        shown = [self._shown(entry) for entry in entries]
+        origin = pair.origin
+        return StoredSentence(name, sentence, pair.source, pair.target, str(origin), origin.tag, pair.id, shown)
 
-    def _check(self, name: str) -> Memory:
-        if name not in self._memories:
-            raise NotFoundError(f"memory: got {name!r}; available: {', '.join(self._memories) or 'none'}")
-        return self._memories[name]
+    def _state(self, name: str) -> _State:
+        memories = self._memories()
+        if name not in memories:
+            raise NotFoundError(f"memory: got {name!r}; available: {', '.join(memories) or 'none'}")
+        with self._lock:
+            state = self._states.get(name)
+            if state is None or state.memory is not memories[name]:
+                state = self._states[name] = _State(memories[name], self._texts)
+            return state
 
     def _shown(self, entry: Entry) -> SentenceEntry:
         value, prediction = self._texts[entry.value], self._texts[entry.prediction]
         return SentenceEntry(entry.entry, entry.position, value, prediction, entry.known, entry.p_gold, entry.margin)
 
-    def _read_margins(self, name: str) -> NDArray[np.uint16] | None:
-        store = self._memories[name].store
-        # Outdated margins are ignored, as in `lacuna inspect`.
-        return None if inspect_store(store.path).margin_histogram is None else read_margins(store).values
 
-    def _make_overview(self, name: str) -> Overview:
-        memory = self._memories[name]
-        report = inspect_store(memory.store.path)
+def find_sentence(memory: Memory, sentence: int) -> SentencePair:
+    """Return a sentence pair of a memory.
+
+    :raises NotFoundError: It does not exist, or was forgotten.
+    """
+    sentences = memory.store.sentences
+    if not 0 <= sentence < len(sentences):
+        has = f"has sentences 0 to {len(sentences) - 1}" if len(sentences) else "is empty"
+        raise NotFoundError(f"sentence: got {sentence}; {memory.name} {has}")
+    if sentence not in sentences:
+        raise NotFoundError(f"sentence: {sentence} of {memory.name} was forgotten; choose another")
+    return sentences[sentence]
+
+
+class _State:
+    """One state of a memory, with what was computed from it. Use it with its lock."""
+
+    def __init__(self, memory: Memory, token_texts: Sequence[str]) -> None:
+        self.memory, self._texts = memory, token_texts
+        self.lock = Lock()
+
+    @cached_property
+    def _report(self) -> StoreReport:
+        return summarize_store(self.memory.store)
+
+    @cached_property
+    def margins(self) -> NDArray[np.uint16] | None:
+        # Outdated margins are ignored, as in `lacuna inspect`.
+        return None if self._report.margin_histogram is None else read_margins(self.memory.store).values
+
+    @cached_property
+    def overview(self) -> Overview:
+        memory, report = self.memory, self._report
         manifest, histogram = report.manifest, report.margin_histogram
         return Overview(
-            name=name,
+            name=memory.name,
             entries=manifest.entries,
             sentences=manifest.sentences,
             dimension=manifest.dimension,
@@ -192,15 +230,17 @@ class Overviews:
             index=memory.index.kind,
             made_by=None if manifest.parent is None else manifest.parent.made_by,
             margins=None if histogram is None else [MarginBin(int(least), **some) for least, some in histogram.items()],
-            needed_words=self._needed_words(memory.store, self._margins(name)),
+            needed_words=self._needed_words(),
         )
 
-    def _needed_words(self, store: Store, margins: NDArray[np.uint16] | None) -> list[NeededWord]:
+    def _needed_words(self) -> list[NeededWord]:
+        store, margins = self.memory.store, self.margins
         needed = ~store.known if margins is None else ~store.known | (margins < ENOUGH_MARGIN)
         return needed_words(store, needed, WordBoundaries.of(self._texts, store.manifest.model.eos_id), NEEDED_WORDS)
 
-    def _make_key_map(self, name: str) -> KeyMap:
-        store = self._memories[name].store
+    @cached_property
+    def key_map(self) -> KeyMap:
+        name, store = self.memory.name, self.memory.store
         count = min(store.entries, MAP_POINTS)
         rows = np.sort(np.random.default_rng(_SEED).choice(store.entries, size=count, replace=False)).astype(np.int64)
         points, variance = principal_plane(store.keys.gather(rows).astype(np.float64))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Opened = TypeVar("Opened")
 
 _KEY_VARIABLE = "LACUNA_API_KEY"
+_WRITE_VARIABLE = "LACUNA_WRITE_KEY"
 _LIMITS = "lacuna.serving.limits:ServerLimits"
 
 
@@ -63,6 +64,13 @@ def serve(
     api_key_file: Annotated[
         Path | None, typer.Option(help=f"File with the key that clients must send; or set {_KEY_VARIABLE}.")
     ] = None,
+    write_key_file: Annotated[
+        Path | None,
+        typer.Option(help=f"File with the key for edits of memories, which are off without; or set {_WRITE_VARIABLE}."),
+    ] = None,
+    writable: Annotated[
+        bool, typer.Option("--writable", help="Take edits without a key, from this machine, on a server without keys.")
+    ] = False,
     max_characters: Annotated[
         int | None, typer.Option(help=with_default("Maximum characters of a text", f"{_LIMITS}.max_characters"))
     ] = None,
@@ -87,11 +95,12 @@ def serve(
     Example: `lacuna serve --memory it=it-store --combiner it=it-adaptive`, then open http://127.0.0.1:8017
     """
     with needs_extra("serve", "lacuna serve"):
-        from lacuna.serving import ServerLimits
+        from lacuna.serving import Access, ServerLimits
         from lacuna.serving import serve as run
     bounds = given(max_characters=max_characters, max_texts=max_texts)
     limits = ServerLimits(**bounds, **given(max_body_bytes=max_body_bytes, max_seconds=max_seconds))
-    key = _read_key(api_key_file)
+    key = _read_key(api_key_file, "--api-key-file", _KEY_VARIABLE)
+    access = Access(key, _read_key(write_key_file, "--write-key-file", _WRITE_VARIABLE), writable)
     if domain is not None:
         refuse_with_domain(
             model=system.model,
@@ -111,7 +120,7 @@ def serve(
 
     address = given(host=host, port=port)
     # faiss keeps a number of threads for each of our threads.
-    run(engine, limits, **address, key=key, prepare=lambda: use_threads(system.threads), announce=announce)
+    run(engine, limits, **address, access=access, prepare=lambda: use_threads(system.threads), announce=announce)
 
 
 def _open(system: ModelOptions, memory: list[str], combiner: list[str], calibration: Path | None) -> Engine:
@@ -149,18 +158,18 @@ def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Op
     return open_it(folder, name)
 
 
-def _read_key(file: Path | None) -> str | None:
-    """Read the API key. It is never given on the command line, where every user of the machine could read it."""
-    key = os.environ.get(_KEY_VARIABLE)
+def _read_key(file: Path | None, option: str, variable: str) -> str | None:
+    """Read a key. It is never given on the command line, where every user of the machine could read it."""
+    key = os.environ.get(variable)
     if file is None and not key:
         return None
     if file is not None:
         if key:
-            raise SettingError(f"--api-key-file: given although {_KEY_VARIABLE} is set; leave one of them out")
+            raise SettingError(f"{option}: given although {variable} is set; leave one of them out")
         try:
             key = file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingError(f"--api-key-file: {file} cannot be read ({error}); write the key into it") from error
+            raise SettingError(f"{option}: {file} cannot be read ({error}); write the key into it") from error
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise SettingError("API key: got none, or one with blanks; allowed is ASCII without blanks")
+        raise SettingError(f"{option}: got no key, or one with blanks; allowed is ASCII without blanks")
     return key

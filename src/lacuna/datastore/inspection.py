@@ -73,17 +73,27 @@ class StoreReport:
 
 def inspect_store(path: str | Path) -> StoreReport:
     """Summarize a store without reading its keys."""
-    store = open_store(path)
-    size = sum(file.stat().st_size for file in store.path.rglob("*") if file.is_file())
+    return summarize_store(open_store(path))
+
+
+def summarize_store(store: Store) -> StoreReport:
+    """Summarize an open store without reading its keys."""
     return StoreReport(
         store.path,
         store.manifest,
         int(np.count_nonzero(store.known)),
-        size,
+        sum(_size(file) for file in store.path.rglob("*")),
         _index_of(store),
         _margins_of(store),
         1 if store.segments is None else len(store.segments),
     )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:  # an edit has just removed it
+        return 0
 
 
 def _index_of(store: Store) -> dict[str, Any] | None:

@@ -180,6 +180,20 @@ class Store:
             return None
         return cast(NDArray[np.float32], self._column("weights"))
 
+    def load(self, before: Store | None = None) -> None:
+        """Read all columns now, rather than on first use, when a compaction may have deleted their files.
+
+        :param before: An earlier state of the memory. If segments were only added since, its columns are taken over.
+        """
+        old, new = (before and before.segments) or (), self.segments or ()
+        grown = len(old) <= len(new) and all(one is other for one, other in zip(old, new, strict=False))
+        for name in COLUMNS:
+            if before is not None and old and grown:
+                self.__dict__[name] = self._column(name, before)  # as cached_property does
+            else:
+                getattr(self, name)
+        _ = self.weights, self.fingerprint
+
     def check_model(self, model: KeyMaker) -> None:
         """Refuse a model whose keys are not comparable with those of the store: another model or direction.
 
@@ -199,23 +213,26 @@ class Store:
                 f"{model.languages}; load it for {built_with.languages}, or build a store for {model.languages}"
             )
 
-    def _column(self, name: str) -> NDArray[np.generic]:
+    def _column(self, name: str, before: Store | None = None) -> NDArray[np.generic]:
+        """Read a column; the first shards may be those of an earlier state, which has read them."""
         dtype = (COLUMNS | OPTIONAL)[name]
-        pieces = [
+        pieces = [] if before is None else [getattr(before, name)]
+        pieces += [
             # Segments are pruned and merged, or not, independently of each other.
             np.ones(_rows(shard), dtype)
             if self.segments is not None and f"{name}.npy" not in shard.record.files
             else shard.column(name, dtype)
-            for shard in self.shards
+            for shard in self.shards[0 if before is None else len(before.shards) :]
         ]
         column = np.concatenate(pieces) if pieces else np.empty(0, dtype)
         column.flags.writeable = False
         return column
 
 
-def open_store(path: str | Path) -> Store:
+def open_store(path: str | Path, *, before: Store | None = None) -> Store:
     """Open a finished store or an edited memory. The sizes of all files are checked; ``verify`` checks their contents.
 
+    :param before: The same memory, opened earlier: segments that have not changed are taken from it.
     :raises StoreError: There is no finished store, or a file is missing, truncated or of another type.
     """
     folder = Path(path)
@@ -224,7 +241,7 @@ def open_store(path: str | Path) -> Store:
     manifest = read_memory_manifest(folder)
     while True:
         try:
-            return _open_memory(folder, manifest)
+            return _open_memory(folder, manifest, before)
         except StoreError:
             # A compaction may have replaced segments since the manifest was read.
             now = read_memory_manifest(folder)
@@ -256,14 +273,21 @@ def _open_folder(folder: Path) -> Store:
     )
 
 
-def _open_memory(folder: Path, manifest: MemoryManifest) -> Store:
+def _open_memory(folder: Path, manifest: MemoryManifest, before: Store | None) -> Store:
+    earlier = [] if before is None else before.segments or [make_segment(before, np.empty(0, np.int32))]
+    opened = {(each.store.path.name, each.store.fingerprint): each for each in earlier}
     segments = []
     for record in manifest.segments:
-        store = _open_folder(folder / record.folder)
+        home = folder / record.folder
+        segment = opened.get((home.name, record.manifest))
+        if segment is None:
+            segment = make_segment(_open_folder(home), np.empty(0, np.int32))
+        store = segment.store
         if store.fingerprint != record.manifest:
             raise StoreError(f"{store.path}: not the segment that {folder / MEMORY} names; copy the memory again")
         forgotten = np.empty(0, np.int32) if record.forgotten is None else read_forgotten(folder, record.forgotten)
-        segments.append(make_segment(store, forgotten))
+        same = np.array_equal(forgotten, segment.forgotten)
+        segments.append(segment if same else make_segment(store, forgotten))
     return join_segments(folder, segments, manifest)
 
 

@@ -76,6 +76,7 @@ def add_pairs(
     *,
     cleaning: Cleaning | None = DEFAULT_CLEANING,
     lookup: SentenceLookup | None = None,
+    before: Store | None = None,
     merge: bool = True,
     prune: bool = False,
     progress: Progress = SILENT,
@@ -87,13 +88,14 @@ def add_pairs(
     :param model: The model that the memory was built with.
     :param cleaning: Drops pairs of no use, as ``lacuna build`` does; ``None`` adds every pair as it is.
     :param lookup: Kept by callers that add often.
+    :param before: The same memory, opened earlier, to open it faster.
     :param merge: Merge small segments afterward, if there are many.
     :param prune: Keep only the entries that PLAC would keep, with the settings that the memory was pruned with.
     """
     new = _last_of_each_id(list(clean(pairs, cleaning)))
     if not new:
         raise StoreError(f"{memory}: nothing to add, no pair is left after cleaning; give other pairs")
-    with edit_memory(Path(memory), model) as (writer, store):
+    with edit_memory(Path(memory), model, before) as (writer, store):
         found = (lookup or SentenceLookup()).find(store, new)
         fresh = [number for number, pair in enumerate(new) if _is_new(pair, found.get(number), store)]
         if not fresh:
@@ -110,7 +112,12 @@ def add_pairs(
 
 
 def forget_sentences(
-    memory: str | Path, selection: Selection, *, dry_run: bool = False, receipt: Path | None = None
+    memory: str | Path,
+    selection: Selection,
+    *,
+    dry_run: bool = False,
+    receipt: Path | None = None,
+    before: Store | None = None,
 ) -> EditReport:
     """Forget the selected sentences: no search and no listing finds them any more.
 
@@ -118,9 +125,10 @@ def forget_sentences(
 
     :param dry_run: Only return what would be forgotten.
     :param receipt: File for a receipt, see :mod:`lacuna.editing.receipts`.
+    :param before: The same memory, opened earlier, to open it faster.
     """
-    selection.find(open_store(memory))  # refuses what is wrong before anything is written
-    with edit_memory(Path(memory)) as (writer, store):
+    selection.find(open_store(memory, before=before))  # refuses what is wrong before anything is written
+    with edit_memory(Path(memory), before=before) as (writer, store):
         found = selection.find(store)
         if dry_run or not len(found):
             return replace(_report(writer, None), forgotten=tuple(found.tolist()))
@@ -138,13 +146,17 @@ def replace_sentence(
     target: str,
     model: TeacherForcingModel,
     *,
+    before: Store | None = None,
     progress: Progress = SILENT,
 ) -> EditReport:
-    """Replace the translation of a sentence; the corrected pair gets a new sentence id."""
+    """Replace the translation of a sentence; the corrected pair gets a new sentence id.
+
+    :param before: The same memory, opened earlier, to open it faster.
+    """
     if not target.strip():
         raise SettingError("target: got an empty text; give the right translation, or use forget")
-    check_sentence(open_store(memory), sentence)  # refuses it before anything is written
-    with edit_memory(Path(memory), model) as (writer, store):
+    check_sentence(open_store(memory, before=before), sentence)  # refuses it before anything is written
+    with edit_memory(Path(memory), model, before) as (writer, store):
         check_sentence(store, sentence)
         pair = replace(store.sentences[sentence], target=target)
         return _commit(writer, store, "replace", [pair], [sentence], model, 0, progress)

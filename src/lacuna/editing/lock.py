@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lacuna.datastore.building import writing
-from lacuna.errors import StoreError
+from lacuna.errors import LockedError
 
 LOCK = ".lock"
 
@@ -21,7 +21,7 @@ LOCK = ".lock"
 def write_lock(folder: Path) -> Iterator[None]:
     """Hold the write lock of a memory.
 
-    :raises StoreError: Another process, or another thread, holds it.
+    :raises LockedError: Another process, or another thread, holds it.
     """
     with writing(folder):
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
@@ -30,7 +30,7 @@ def write_lock(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise StoreError(
+            raise LockedError(
                 f"{folder}: being edited by another process (pid {owner}); wait until it is done, then run the command "
                 "again"
             ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def _compile(pattern: str | None) -> re.Pattern[str] | None:
 class SentenceLookup:
     """Finds pairs of a memory that equal new ones, or have their ids, by hashes of all pairs.
 
-    Segments do not change, so a server keeps one lookup and reads only new segments.
+    Segments do not change, so a server keeps one lookup for each memory and reads only new segments.
     """
 
     def __init__(self) -> None:
@@ -96,10 +97,10 @@ class SentenceLookup:
         :return: For each position in ``pairs`` with such a sentence, its id in the memory. Without an id, a pair equals
             a sentence of the same source, target and tag.
         """
-        tables, first = [], 0
-        for part in [store] if store.segments is None else [each.store for each in store.segments]:
-            tables.append((first, self._table(part)))
-            first += len(part.sentences)
+        parts = [store] if store.segments is None else [each.store for each in store.segments]
+        self._hashes = {part.path: self._table(part) for part in parts}
+        firsts = accumulate((len(part.sentences) for part in parts), initial=0)
+        tables = list(zip(firsts, self._hashes.values(), strict=False))
         found = {}
         for number, pair in enumerate(pairs):
             key = _key(pair)
@@ -110,12 +111,12 @@ class SentenceLookup:
         return found
 
     def _table(self, part: Store) -> dict[int, list[int]]:
-        if part.path not in self._hashes:
-            table: dict[int, list[int]] = {}
-            for sentence, pair in part.sentences.present():
-                table.setdefault(_hash(_key(pair)), []).append(sentence)
-            self._hashes[part.path] = table
-        return self._hashes[part.path]
+        if part.path in self._hashes:
+            return self._hashes[part.path]
+        table: dict[int, list[int]] = {}
+        for sentence, pair in part.sentences.present():
+            table.setdefault(_hash(_key(pair)), []).append(sentence)
+        return table
 
 
 def _key(pair: SentencePair) -> tuple[str, ...]:

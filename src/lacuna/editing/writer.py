@@ -122,15 +122,20 @@ class MemoryWriter:
 
 
 @contextmanager
-def edit_memory(folder: Path, model: KeyMaker | None = None) -> Iterator[tuple[MemoryWriter, Store]]:
+def edit_memory(
+    folder: Path, model: KeyMaker | None = None, before: Store | None = None
+) -> Iterator[tuple[MemoryWriter, Store]]:
     """Lock a memory and open it for one edit.
 
     :param model: The model of the memory, which may be new: then a memory without entries is created.
+    :param before: The same memory, opened earlier, to open it faster.
     :raises StoreError: There is no memory, it belongs to another model, or it is being edited.
     """
     folder = folder.resolve()
     if folder.exists() or model is None:
-        _read_or_start(folder, model)  # refuses what is wrong before anything is written
+        found = _read_or_start(folder, model)  # refuses what is wrong before anything is written
+        if model is not None and model.fingerprint != found.model.fingerprint:
+            open_store(folder).check_model(model)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with write_lock(folder):
@@ -138,12 +143,15 @@ def edit_memory(folder: Path, model: KeyMaker | None = None) -> Iterator[tuple[M
         writer = MemoryWriter(folder, manifest)
         with writing(folder):
             writer.clean()
-        yield writer, _open(folder, manifest)
+        store = _open(folder, manifest, before)
+        if model is not None:
+            store.check_model(model)
+        yield writer, store
 
 
-def _open(folder: Path, manifest: MemoryManifest) -> Store:
+def _open(folder: Path, manifest: MemoryManifest, before: Store | None) -> Store:
     if is_edited(folder) or manifest.segments:
-        return open_store(folder)
+        return open_store(folder, before=before)
     return join_segments(folder, [], manifest)
 
 
@@ -179,6 +187,4 @@ def _read_or_start(folder: Path, model: KeyMaker | None) -> MemoryManifest:
             model=describe_model(model),
             segments=(),
         )
-    if model is not None:
-        open_store(folder).check_model(model)
     return manifest

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lacuna.errors import IndexingError
@@ -147,18 +148,26 @@ def training_threads(kind: IndexKind) -> AbstractContextManager[None]:
 
 
 def open_index(
-    store: KeyStore, *, nprobe: int | None = None, ef_search: int | None = None, rerank: int | None = None
+    store: KeyStore,
+    *,
+    nprobe: int | None = None,
+    ef_search: int | None = None,
+    rerank: int | None = None,
+    opened: Mapping[KeyStore, VectorIndex] = MappingProxyType({}),
 ) -> VectorIndex:
     """Open the index of a store. Search settings that are not given are those of the build.
 
     :param nprobe: Lists read for each query (IVF kinds).
     :param ef_search: Size of the candidate list (HNSW kinds).
     :param rerank: Candidates per neighbor that are re-ranked; 0 for none.
+    :param opened: Indexes of segments that are open already, see :func:`~lacuna.index.segmented.opened_indexes`.
     """
     if store.segments is not None:
-        return SegmentedIndex(
-            store, lambda segment: open_index(segment, nprobe=nprobe, ef_search=ef_search, rerank=rerank)
-        )
+
+        def open_one(segment: KeyStore) -> VectorIndex:
+            return opened.get(segment) or open_index(segment, nprobe=nprobe, ef_search=ef_search, rerank=rerank)
+
+        return SegmentedIndex(store, open_one)
     manifest = read_manifest(store)
     kind = choose_kind(manifest.kind, manifest.rows, manifest.dimension).kind
     settings = search_settings(

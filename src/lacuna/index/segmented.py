@@ -1,6 +1,6 @@
 """Search of a memory with several segments: every index is asked, and the nearest neighbors overall are kept.
 
-All segments that are searched exactly are searched as one, and many small ones cost no more than one of their size.
+Small segments that are searched exactly are searched as one: all of them together cost as much as one of their size.
 Knows nothing of sentences and of why rows are not live.
 """
 
@@ -17,6 +17,7 @@ from lacuna.index.base import MISSING, KeySegment, KeyStore, Neighborhood, Vecto
 from lacuna.index.distances import empty_neighborhood, nearest
 from lacuna.index.exact import ExactIndex
 from lacuna.index.filtered import FilteredIndex
+from lacuna.index.kinds import EXACT_BELOW
 
 
 class SegmentedIndex:
@@ -24,17 +25,21 @@ class SegmentedIndex:
 
     :param store: The joined store.
     :param open_one: Opens the index of a segment.
+    :ivar opened: The index of each segment.
     """
 
     def __init__(self, store: KeyStore, open_one: Callable[[KeyStore], VectorIndex]) -> None:
         self._dimension = store.keys.dimension
         self._size = store.keys.rows
         self._parts: list[tuple[VectorIndex, NDArray[np.int64]]] = []
+        self.opened: dict[KeyStore, VectorIndex] = {}
         exact: list[tuple[int, int]] = []  # first row and number of rows in the joined store
         first = 0
         for segment in store.segments or ():
             index, rows = open_one(segment.store), _live_rows(segment)
-            if index.kind == ExactIndex.kind:
+            self.opened[segment.store] = index
+            # The cache of a large segment is worth keeping for the next time that the memory is opened.
+            if index.kind == ExactIndex.kind and index.size * self._dimension < EXACT_BELOW:
                 exact.append((first, rows))
             else:
                 self._parts.append(_searched(index, segment, first))
@@ -45,8 +50,8 @@ class SegmentedIndex:
 
     @property
     def kind(self) -> str:
-        """The kinds of the indexes that are asked, joined by ``+``."""
-        return "+".join(index.kind for index, _ in self._parts) or ExactIndex.kind
+        """The different kinds of the indexes that are asked, joined by ``+``."""
+        return "+".join(dict.fromkeys(index.kind for index, _ in self._parts)) or ExactIndex.kind
 
     @property
     def size(self) -> int:
@@ -63,6 +68,11 @@ class SegmentedIndex:
             return found[0]
         distances, ids = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
         return nearest(distances, ids, k)
+
+
+def opened_indexes(store: KeyStore, index: VectorIndex) -> dict[KeyStore, VectorIndex]:
+    """Return the indexes of the segments of an open memory; a store that was never edited is its own segment."""
+    return index.opened if isinstance(index, SegmentedIndex) else {store: index}
 
 
 def _live_rows(segment: KeySegment) -> int:

@@ -1,7 +1,8 @@
 """HTTP server: an API for translations and explanations, the LibreTranslate interface, and a web page."""
 
+from lacuna.serving.access import Access
 from lacuna.serving.app import create_app, serve
+from lacuna.serving.engine import Engine
 from lacuna.serving.limits import ServerLimits
-from lacuna.serving.service import Engine
 
-__all__ = ["Engine", "ServerLimits", "create_app", "serve"]
+__all__ = ["Access", "Engine", "ServerLimits", "create_app", "serve"]

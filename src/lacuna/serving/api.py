@@ -12,21 +12,26 @@ from starlette.responses import Response
 
 from lacuna.analysis.overview import KeyMap, Overview, StoredSentence
 from lacuna.combiners import Vanilla
+from lacuna.corpora.cleaning import normalize
 from lacuna.decoding import BeamSettings
 from lacuna.explanation import Explanation
+from lacuna.records import Origin, SentencePair
+from lacuna.serving.access import Access, Writing
+from lacuna.serving.engine import TranslationOptions
 from lacuna.serving.limits import Overloaded
-from lacuna.serving.middleware import check_key
-from lacuna.serving.service import Service, TranslationOptions
+from lacuna.serving.service import Service
 from lacuna.version import __version__
 
 MOST_NEIGHBORS = 64
 MOST_BEAMS = 8
 MOST_WITHOUT = 100
+MOST_PAIRS = 20
+MOST_LABEL = 200  # characters of a tag or an id
 
 SentenceNumber = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class _RequestBody(BaseModel):
+class RequestBody(BaseModel):
     """A request body; an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -38,7 +43,7 @@ class ErrorBody(BaseModel):
     error: str
 
 
-class VanillaBody(_RequestBody):
+class VanillaBody(RequestBody):
     """Vanilla kNN-MT with settings of the client."""
 
     k: int = Field(default=8, ge=1, le=MOST_NEIGHBORS, description="Number of neighbors per token.")
@@ -46,7 +51,22 @@ class VanillaBody(_RequestBody):
     temperature: float = Field(default=10.0, ge=1e-3, le=1e6, description="Divides squared distances.")
 
 
-class _OptionsBody(_RequestBody):
+class PairBody(RequestBody):
+    """A sentence and its translation."""
+
+    source: str = Field(description="One sentence.", examples=["Klicken Sie auf OK."])
+    target: str = Field(description="Its translation.", examples=["Click OK."])
+    tag: str | None = Field(default=None, max_length=MOST_LABEL, description="A label of your choice.")
+    id: str | None = Field(
+        default=None, max_length=MOST_LABEL, description="An id of your choice; a pair with the same id is replaced."
+    )
+
+    def as_pair(self, file: str, place: str) -> SentencePair:
+        """Return the normalized pair, with an origin for explanations."""
+        return SentencePair(normalize(self.source), normalize(self.target), Origin(file, place, self.tag), self.id)
+
+
+class _OptionsBody(RequestBody):
     """Options of all requests to the model."""
 
     memories: list[str] | None = Field(
@@ -59,6 +79,11 @@ class _OptionsBody(_RequestBody):
         description="Name of a combiner, or settings. Default: the combiner with the name of the first memory.",
     )
     beam: int | None = Field(default=None, ge=1, le=MOST_BEAMS, description="Beam width; default: 5.")
+    pairs: list[PairBody] = Field(
+        default=[],
+        max_length=MOST_PAIRS,
+        description="Example pairs for this request only, searched together with the memories and not stored.",
+    )
 
 
 class TranslateBody(_OptionsBody):
@@ -125,6 +150,7 @@ class Info(BaseModel):
     memories: list[MemoryInfo]
     combiners: list[str]
     calibrated: bool = Field(description="Whether explanations include a confidence.")
+    writing: Writing = Field(description="Whether memories can be edited: off, with the write key, or without a key.")
     limits: LimitsInfo
 
 
@@ -138,14 +164,16 @@ _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _REASONS = {
     400: "An unknown name, or a value that is not allowed.",
     401: "The API key is missing or wrong.",
+    403: "This server does not take edits, or not from this client.",
     404: "Unknown memory or sentence.",
     413: "The request exceeds a limit of the server.",
     422: "The request body is not valid.",
-    503: "The queue is full, or the server is stopping.",
+    500: "The edit was not saved, for a reason on the side of the server.",
+    503: "The queue is full, another process is editing the memory, or the server is stopping.",
     504: "The time limit of a request is over.",
 }
 
-_BEARER = HTTPBearer(auto_error=False, description="The API key, if the server has one.")
+BEARER = HTTPBearer(auto_error=False, description="The API key, if the server has one.")
 MemoryName = Annotated[str, Path(description="Name of a memory.", max_length=64)]
 
 
@@ -154,19 +182,16 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorBody, "description": _REASONS[status]} for status in statuses}
 
 
-def make_routes(service: Service, key: str | None) -> APIRouter:
-    """Return all routes of the API.
+def make_routes(service: Service, access: Access) -> APIRouter:
+    """Return all routes of the API that change nothing."""
 
-    :param key: API key that clients must send; None for no key.
-    """
-
-    def authorize(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> None:
-        check_key(key, None if given is None else given.credentials)
+    def authorize(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+        access.check_reading(None if given is None else given.credentials)
 
     routes = APIRouter()
     closed = APIRouter(prefix="/api/v1", dependencies=[Depends(authorize)], responses=errors(401))
     _add_translating(closed, service)
-    _add_memories(closed, service)
+    _add_memories(closed, service, access)
     routes.include_router(closed)
 
     @routes.get("/health", tags=["server"], responses=errors(503))
@@ -198,7 +223,7 @@ def _add_translating(routes: APIRouter, service: Service) -> None:
         done = await service.translate(body.texts, options)
         translations = [Translated(text=one.text, score=one.score, tokens=one.tokens) for one in done]
         named = options.combiner if isinstance(options.combiner, str) else None
-        return TranslateAnswer(translations=translations, memories=list(options.memories), combiner=named)
+        return TranslateAnswer(translations=translations, memories=options.names, combiner=named)
 
     @routes.post("/explain", tags=["translate"], responses=errors(400, 413, 422, 503, 504))
     async def explain(body: ExplainBody) -> Explanation:
@@ -206,7 +231,7 @@ def _add_translating(routes: APIRouter, service: Service) -> None:
         return await service.explain(body.text, _options(service, body), body.without)
 
 
-def _add_memories(routes: APIRouter, service: Service) -> None:
+def _add_memories(routes: APIRouter, service: Service, access: Access) -> None:
     engine, overviews = service.engine, service.overviews
 
     @routes.get("/info", tags=["server"])
@@ -227,6 +252,7 @@ def _add_memories(routes: APIRouter, service: Service) -> None:
             memories=memories(),
             combiners=list(engine.combiners),
             calibrated=engine.calibration is not None,
+            writing=access.writing,
             limits=allowed,
         )
 
@@ -240,7 +266,7 @@ def _add_memories(routes: APIRouter, service: Service) -> None:
                 sentences=len(memory.store.sentences),
                 combiner=name if name in engine.combiners else None,
             )
-            for name, memory in engine.memories.items()
+            for name, memory in service.memories().items()
         ]
 
     @routes.get("/memories/{name}", tags=["memories"], responses=errors(404, 422))
@@ -262,4 +288,6 @@ def _add_memories(routes: APIRouter, service: Service) -> None:
 def _options(service: Service, body: TranslateBody | ExplainBody) -> TranslationOptions:
     asked = body.combiner
     combiner = Vanilla(asked.k, asked.knn_weight, asked.temperature) if isinstance(asked, VanillaBody) else asked
-    return service.engine.resolve_options(body.memories, combiner, BeamSettings(beam=body.beam) if body.beam else None)
+    beam = BeamSettings(beam=body.beam) if body.beam else None
+    pairs = [pair.as_pair("request", str(number)) for number, pair in enumerate(body.pairs, start=1)]
+    return service.resolve_options(body.memories, combiner, beam, pairs)

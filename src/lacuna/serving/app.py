@@ -21,11 +21,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from lacuna.errors import LacunaError, LacunaWarning, SettingError
+from lacuna.serving.access import Access
 from lacuna.serving.api import make_routes
+from lacuna.serving.editing_routes import make_editing_routes
+from lacuna.serving.engine import Engine
 from lacuna.serving.libretranslate import make_libre_routes
 from lacuna.serving.limits import ServerLimits
 from lacuna.serving.middleware import RequestMiddleware, error_answer, error_response
-from lacuna.serving.service import Engine, Service
+from lacuna.serving.service import Service
 from lacuna.version import __version__
 
 HOST, PORT = "127.0.0.1", 8017
@@ -42,15 +45,15 @@ def create_app(
     engine: Engine,
     limits: ServerLimits | None = None,
     *,
-    key: str | None = None,
+    access: Access = Access(),  # noqa: B008 - immutable
     prepare: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """Create the app; its worker thread runs until the app is shut down.
+    """Create the app; its threads run until the app is shut down.
 
-    :param key: API key that clients must send; None for no key.
+    :param access: The keys of the server.
     :param prepare: Called first in the worker thread, for settings that are per thread.
     """
-    service = Service(engine, limits or ServerLimits(), prepare)
+    service = Service(engine, limits or ServerLimits(), prepare, writes=access.writing != "off")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -60,8 +63,9 @@ def create_app(
     app = FastAPI(
         title="Lacuna", version=__version__, description=_ABOUT, docs_url=None, redoc_url=None, lifespan=lifespan
     )
-    app.include_router(make_routes(service, key))
-    app.include_router(make_libre_routes(service, key))
+    app.include_router(make_routes(service, access))
+    app.include_router(make_editing_routes(service, access))
+    app.include_router(make_libre_routes(service, access))
     app.include_router(make_page_routes())
     app.add_middleware(RequestMiddleware, limits=service.limits, metrics=service.metrics)
     app.add_exception_handler(LacunaError, _refuse)
@@ -76,23 +80,28 @@ def serve(
     *,
     host: str = HOST,
     port: int = PORT,
-    key: str | None = None,
+    access: Access = Access(),  # noqa: B008 - immutable
     prepare: Callable[[], None] = lambda: None,
     announce: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, then answer the pending requests and return.
 
     :param port: 0 for any free port.
+    :param access: The keys of the server.
     :param announce: Called with the address just before the server starts.
     """
     limits = limits or ServerLimits()
     listener = listen(host, port)
     place, number = listener.getsockname()[:2]
-    if key is None and not ipaddress.ip_address(place).is_loopback:
+    is_public = not ipaddress.ip_address(place).is_loopback
+    if access.writing == "open" and is_public:
+        listener.close()
+        raise SettingError(f"--writable: {host} is not for this machine only; use --write-key-file, or --host {HOST}")
+    if access.key is None and is_public:
         text = f"{host}: everyone who reaches this address may use the server; set an API key, or use {HOST}"
         warnings.warn(text, LacunaWarning, stacklevel=2)
     config = uvicorn.Config(
-        create_app(engine, limits, key=key, prepare=prepare),
+        create_app(engine, limits, access=access, prepare=prepare),
         log_level="warning",
         access_log=False,  # no line per request; counts are in /metrics
         server_header=False,

@@ -1,8 +1,8 @@
 """Dynamic batching: one worker thread and a queue, from which texts of many clients are taken in batches.
 
 The oldest text goes first, together with other waiting texts of the same key, within the limits of a batch. A batch
-starts as soon as the worker is free; it does not wait to be filled. This module does not know translation, models or
-HTTP.
+starts as soon as the worker is free; it does not wait to be filled. Other threads may also have short functions called
+in the worker thread, between two batches. This module does not know translation, models or HTTP.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from threading import Condition, Thread
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lacuna.errors import LacunaError
 from lacuna.serving.limits import Overloaded
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
+Answer = TypeVar("Answer")
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Batcher(Generic[Key, Result]):
         self._work, self._prepare = work, prepare
         self._texts, self._characters, self._most_waiting = texts, characters, waiting
         self._queues: dict[Key, deque[_QueuedText[Result]]] = {}
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._changed = Condition()
         self._arrived = self._waiting = 0
         self._closing = False
@@ -89,8 +92,18 @@ class Batcher(Generic[Key, Result]):
             self._changed.notify()
         return futures
 
+    def call(self, function: Callable[[], Answer]) -> Future[Answer]:
+        """Call a function in the worker thread, before the texts that are waiting. It should be short."""
+        future: Future[Answer] = Future()
+        with self._changed:
+            if not self.accepts:
+                raise Overloaded("the server is stopping; try again later")
+            self._calls.append((function, future))
+            self._changed.notify()
+        return future
+
     def close(self) -> None:
-        """Accept no more texts, finish the queue, and end the thread."""
+        """Accept no more texts and functions, finish the queue, and end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -98,17 +111,15 @@ class Batcher(Generic[Key, Result]):
 
     def _run(self) -> None:
         self._prepare()
-        while (batch := self._take()) is not None:
-            key, items = batch
-            # Texts whose clients have given up are cancelled and skipped.
-            wanted = [item for item in items if item.future.set_running_or_notify_cancel()]
-            if wanted:
-                self._finish(key, wanted)
+        while (task := self._take()) is not None:
+            task()
 
-    def _take(self) -> tuple[Key, list[_QueuedText[Result]]] | None:
-        """Wait for texts and take a batch from the queue; None after closing."""
+    def _take(self) -> Callable[[], None] | None:
+        """Wait for a function or texts, and take the next task from the queue; None after closing."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queues or self._closing)
+            self._changed.wait_for(lambda: self._calls or self._queues or self._closing)
+            if self._calls:
+                return partial(_call, *self._calls.popleft())
             if not self._queues:
                 return None
             key = min(self._queues, key=lambda one: self._queues[one][0].number)
@@ -122,9 +133,13 @@ class Batcher(Generic[Key, Result]):
             if not queue:
                 del self._queues[key]
             self._waiting -= len(taken)
-            return key, taken
+            return partial(self._finish, key, taken)
 
-    def _finish(self, key: Key, items: list[_QueuedText[Result]]) -> None:
+    def _finish(self, key: Key, taken: list[_QueuedText[Result]]) -> None:
+        # Texts whose clients have given up are cancelled and skipped.
+        items = [item for item in taken if item.future.set_running_or_notify_cancel()]
+        if not items:
+            return
         results: Sequence[Result | Exception]
         try:
             results = self._work(key, [item.text for item in items])
@@ -137,3 +152,11 @@ class Batcher(Generic[Key, Result]):
                 item.future.set_exception(result)
             else:
                 item.future.set_result(result)
+
+
+def _call(function: Callable[[], Any], future: Future[Any]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(function())
+        except Exception as error:  # for the caller; the worker must survive it
+            future.set_exception(error)

@@ -18,9 +18,9 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
 
 from lacuna.models.directions import NAMES, short_code
+from lacuna.serving.access import Access
 from lacuna.serving.api import errors
 from lacuna.serving.limits import RequestError
-from lacuna.serving.middleware import check_key
 from lacuna.serving.service import Service
 
 AUTO = "auto"
@@ -59,7 +59,7 @@ class Language(BaseModel):
     targets: list[str]
 
 
-def make_libre_routes(service: Service, key: str | None) -> APIRouter:
+def make_libre_routes(service: Service, access: Access) -> APIRouter:
     """Return the supported routes of LibreTranslate."""
     routes = APIRouter(tags=["LibreTranslate"])
     body_schema = {"schema": LibreBody.model_json_schema()}
@@ -76,10 +76,10 @@ def make_libre_routes(service: Service, key: str | None) -> APIRouter:
         """Translate a text or a list; the body is JSON or a form."""
         body = _parse(request.headers.get("content-type", ""), await request.body())
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        check_key(key, body.api_key, bearer if scheme.lower() == "bearer" else None)
+        access.check_reading(body.api_key, bearer if scheme.lower() == "bearer" else None)
         source = _check_languages(service, body)
         several = isinstance(body.q, list)
-        done = await service.translate(body.q if isinstance(body.q, list) else [body.q], engine.resolve_options())
+        done = await service.translate(body.q if isinstance(body.q, list) else [body.q], service.resolve_options())
         texts = [one.text for one in done]
         found = [DetectedLanguage(language=source)] * len(texts) if body.source == AUTO else None
         return LibreAnswer(

@@ -52,6 +52,12 @@ class NotAllowed(RequestError):  # noqa: N818 - names the reason
     status = 401
 
 
+class Forbidden(RequestError):  # noqa: N818 - names the reason
+    """The server does not take edits, or not from this client."""
+
+    status = 403
+
+
 class TooSlow(RequestError):  # noqa: N818 - names the reason
     """The request body did not arrive in time."""
 
@@ -64,8 +70,14 @@ class TooLarge(RequestError):  # noqa: N818 - names the reason
     status = 413
 
 
+class NotSaved(RequestError):  # noqa: N818 - names the reason
+    """An edit failed on the side of the server."""
+
+    status = 500
+
+
 class Overloaded(RequestError):  # noqa: N818 - names the reason
-    """The queue is full, or the server is stopping."""
+    """The queue is full, a memory is being edited by another process, or the server is stopping."""
 
     status = 503
 

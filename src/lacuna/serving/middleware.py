@@ -1,4 +1,4 @@
-"""Handling common to all requests: body limits, security headers, API keys, error responses and metrics.
+"""Handling common to all requests: body limits, security headers, error responses and metrics.
 
 Metrics and logs have counts and times, but no texts. This module does not know the routes.
 """
@@ -6,7 +6,6 @@ Metrics and logs have counts and times, but no texts. This module does not know 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lacuna.errors import LacunaError, NotFoundError
-from lacuna.serving.limits import NotAllowed, RequestError, ServerLimits, TooLarge, TooSlow
+from lacuna.serving.limits import RequestError, ServerLimits, TooLarge, TooSlow
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -126,15 +125,6 @@ class Metrics:
     def text(self) -> bytes:
         """Return all metrics in the format of Prometheus."""
         return generate_latest(self.registry)
-
-
-def check_key(wanted: str | None, *given: str | None) -> None:
-    """Raise an error unless one of the given keys is right; compares in constant time."""
-    if wanted is None:
-        return
-    keys = [key.encode("utf-8", "surrogatepass") for key in given if key is not None]
-    if not any([hmac.compare_digest(wanted.encode(), key) for key in keys]):
-        raise NotAllowed("API key missing or wrong; send the header Authorization: Bearer KEY")
 
 
 def error_response(error: Exception) -> JSONResponse:

@@ -1,163 +1,54 @@
-"""The translation service behind the routes: an engine (model, memories, combiners) and its worker thread.
+"""The service behind the routes: an engine (model, memories, combiners), its worker thread and its writer thread.
 
 Models are not thread-safe, so all translation happens in the one thread of a
-:class:`~lacuna.serving.batching.Batcher`. This module does not know HTTP.
+:class:`~lacuna.serving.batching.Batcher`. Edits happen in that of an :class:`~lacuna.serving.editor.Editor`. This
+module does not know HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import cast
 
+import torch
+
 from lacuna.analysis.overview import Overviews
-from lacuna.combiners import Combiner, SavedCombiner, Vanilla
+from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
-from lacuna.errors import SettingError
 from lacuna.explanation import Explanation
-from lacuna.explanation.calibration import Calibration
-from lacuna.explanation.explainer import Explainer
-from lacuna.models import Model
-from lacuna.records import Translation
+from lacuna.records import SentencePair, Translation
 from lacuna.serving.batching import Batcher
-from lacuna.serving.limits import OutOfTime, RequestError, ServerLimits, TooLarge
+from lacuna.serving.editor import Edit, Editor
+from lacuna.serving.engine import Engine, Job, TranslationOptions
+from lacuna.serving.limits import OutOfTime, Overloaded, RequestError, ServerLimits, TooLarge
 from lacuna.serving.middleware import Metrics
-from lacuna.translator import Memory, Translator
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@dataclass(frozen=True, slots=True)
-class TranslationOptions:
-    """Options of a request. Texts with equal options are translated in one batch.
-
-    :param memories: Names of memories, in the order of the server; empty for the model alone.
-    :param combiner: Name of a combiner of the server, or settings of the client.
-    """
-
-    memories: tuple[str, ...]
-    combiner: str | Vanilla
-    beam: BeamSettings
+from lacuna.serving.pairs import check_text
+from lacuna.serving.worker_model import WorkerModel
+from lacuna.translator import Memory
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The key of a batch: options and task.
+class Service:
+    """An engine with its threads, limits and metrics.
 
-    :param explain: Explain the translation too.
-    :param without: Sentence numbers whose entries an explanation leaves out.
-    """
-
-    options: TranslationOptions
-    explain: bool = False
-    without: tuple[int, ...] = ()
-
-
-class Engine:
-    """A model with the memories and combiners that clients can select.
-
-    :param memories: The first is the default of clients.
-    :param combiners: Combiners by name; one with the name of a memory is the default of that memory.
-    :param calibration: Source of the confidence in explanations.
+    :param prepare: Called first in the worker thread, for settings that are per thread.
+    :param writes: Whether clients may edit memories.
     """
 
     def __init__(
         self,
-        model: Model,
-        memories: Sequence[Memory] = (),
-        combiners: Mapping[str, Combiner] | None = None,
-        calibration: Calibration | None = None,
+        engine: Engine,
+        limits: ServerLimits,
+        prepare: Callable[[], None] = lambda: None,
+        *,
+        writes: bool = False,
     ) -> None:
-        self.model = model
-        self.memories = {memory.name: memory for memory in memories}
-        self.combiners = dict(combiners or {})
-        self.calibration = calibration
-        _check_names(("memory", [memory.name for memory in memories]), ("combiner", list(self.combiners)))
-        for memory in memories:
-            memory.store.check_model(model)
-        for combiner in self.combiners.values():
-            if isinstance(combiner, SavedCombiner):
-                combiner.check_model(model.fingerprint)
-        for name in self.memories:
-            self.resolve_options([name])  # refuse a combiner with a k that is too large now
-
-    def resolve_options(
-        self,
-        memories: Sequence[str] | None = None,
-        combiner: str | Vanilla | None = None,
-        beam: BeamSettings | None = None,
-    ) -> TranslationOptions:
-        """Fill in defaults, and refuse unknown names and a k that is too large."""
-        asked = list(self.memories)[:1] if memories is None else memories
-        for name in asked:
-            if name not in self.memories:
-                raise RequestError(f"memories: got {name!r}; available: {_listed(self.memories)}")
-        names = tuple(name for name in self.memories if name in asked)
-        if combiner is None:
-            combiner = next((name for name in names if name in self.combiners), Vanilla())
-        if isinstance(combiner, str) and combiner not in self.combiners:
-            raise RequestError(f"combiner: got {combiner!r}; available: {_listed(self.combiners)}")
-        entries = sum(self.memories[name].store.entries for name in names)
-        k = (self.combiners[combiner] if isinstance(combiner, str) else combiner).k
-        if names and k > entries:
-            raise RequestError(f"k: got {k:,}, but there are only {entries:,} entries; allowed is 1 to {entries:,}")
-        return TranslationOptions(names, combiner, beam or BeamSettings())
-
-    def run(self, job: Job, texts: list[str]) -> list[Translation | Explanation | Exception]:
-        """Translate or explain texts; a text that is too long for the model gets an error."""
-        refusals = [self._refusal(text) for text in texts]
-        good = [text for text, refusal in zip(texts, refusals, strict=True) if refusal is None]
-        done: Iterator[Translation | Explanation]
-        done = iter(self._explain(job, good) if job.explain else self._translator(job.options).translate(good))
-        return [next(done) if refusal is None else refusal for refusal in refusals]
-
-    def _explain(self, job: Job, texts: list[str]) -> Sequence[Explanation]:
-        # A calibration needs margins, which need a memory.
-        calibration = self.calibration if job.options.memories else None
-        return Explainer(self._translator(job.options), without=job.without, calibration=calibration).explain(texts)
-
-    def _translator(self, options: TranslationOptions) -> Translator:
-        combiner = self.combiners[options.combiner] if isinstance(options.combiner, str) else options.combiner
-        return Translator(self.model, [self.memories[name] for name in options.memories], combiner, options.beam)
-
-    def _refusal(self, text: str) -> Exception | None:
-        """Return an error for a text that the translator would truncate: HTTP clients do not see its warning."""
-        [tokens] = self.model.encode_sources([text])
-        most = self.model.max_length
-        if len(tokens) <= most:
-            return None
-        return TooLarge(
-            f"a line has {len(tokens):,} tokens, the model takes {most:,}; put each sentence on a line of its own"
-        )
-
-
-def _check_names(*kinds: tuple[str, list[str]]) -> None:
-    for kind, names in kinds:
-        for name in names:
-            if not NAME.fullmatch(name):
-                raise SettingError(f"{kind} {name!r}: a name has 1 to 64 letters, digits, dots, dashes or underscores")
-            if names.count(name) > 1:
-                raise SettingError(f"{kind} {name!r}: given twice; give each its own name, as in NAME=FOLDER")
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return ", ".join(names) or "none"
-
-
-class Service:
-    """An engine with its worker thread, limits and metrics.
-
-    :param prepare: Called first in the worker thread, for settings that are per thread.
-    """
-
-    def __init__(self, engine: Engine, limits: ServerLimits, prepare: Callable[[], None] = lambda: None) -> None:
         self.engine, self.limits = engine, limits
         # A list of all token texts, because tokenizers are not thread-safe.
         texts = [engine.model.token_text(number) for number in range(engine.model.vocabulary_size)]
-        self.overviews = Overviews(list(engine.memories.values()), texts)
+        self.overviews = Overviews(self.memories, texts)
         self.metrics = Metrics(lambda: self._batcher.waiting)
         self._batcher = Batcher[Job, Translation | Explanation](
             self._work,
@@ -166,6 +57,9 @@ class Service:
             waiting=limits.max_waiting,
             prepare=prepare,
         )
+        # The worker's number of threads is settled before the writer thread uses one only, see lacuna.workers.
+        self._batcher.call(torch.get_num_threads).result()
+        self._editor = Editor(engine, WorkerModel(engine.model, self._batcher), writes=writes)
 
     @property
     def works(self) -> bool:
@@ -173,8 +67,26 @@ class Service:
         return self._batcher.accepts
 
     def close(self) -> None:
-        """Finish the queue and stop the worker."""
+        """Finish the edit in progress and the queue, and stop both threads."""
+        self._editor.close()  # first, because edits need the worker
         self._batcher.close()
+
+    def memories(self) -> Mapping[str, Memory]:
+        """Return the latest states of all memories. An edit by another process appears a little later."""
+        self._editor.look()
+        return self.engine.memories
+
+    def resolve_options(
+        self,
+        memories: Sequence[str] | None = None,
+        combiner: str | Vanilla | None = None,
+        beam: BeamSettings | None = None,
+        pairs: Sequence[SentencePair] = (),
+    ) -> TranslationOptions:
+        """Fill in defaults, and take the latest states of the memories for a request."""
+        self._editor.look()
+        self._check_pairs(pairs)
+        return self.engine.resolve_options(memories, combiner, beam, pairs)
 
     async def translate(self, texts: Sequence[str], options: TranslationOptions) -> list[Translation]:
         """Translate texts line by line; blank lines are kept."""
@@ -199,16 +111,49 @@ class Service:
         [answer] = await self._answers(job, [" ".join(text.split())])
         return cast(Explanation, answer)
 
+    async def add(self, name: str, pairs: Sequence[SentencePair]) -> Edit:
+        """Add pairs to a memory; they are on disk, and found by the next request, when this returns."""
+        self._check_pairs(pairs)
+        return await self._edited(self._editor.add(name, pairs))
+
+    async def replace(self, name: str, sentence: int, target: str) -> Edit:
+        """Replace the translation of a sentence of a memory."""
+        self._check_texts([target])
+        return await self._edited(self._editor.replace(name, sentence, target))
+
+    async def forget(self, name: str, sentence: int) -> Edit:
+        """Forget a sentence of a memory."""
+        return await self._edited(self._editor.forget(name, sentence))
+
+    async def _edited(self, future: Future[Edit]) -> Edit:
+        try:
+            async with asyncio.timeout(self.limits.max_seconds):
+                return await asyncio.shield(asyncio.wrap_future(future))
+        except TimeoutError:
+            if future.cancel():
+                raise Overloaded("other edits took too long, and this one was not begun; try again later") from None
+            raise OutOfTime("the edit takes long and goes on; look at the memory before you send it again") from None
+
+    def _check_pairs(self, pairs: Sequence[SentencePair]) -> None:
+        for number, pair in enumerate(pairs):
+            self._check_texts([pair.source, pair.target, pair.id or "", pair.origin.tag or ""])
+            check_text(pair, f"pairs.{number}")
+        if len(pairs) > self.limits.max_texts:
+            raise TooLarge(f"got {len(pairs):,} pairs; allowed are {self.limits.max_texts:,}; send several requests")
+
     def _check(self, texts: Sequence[str], sentences: int) -> None:
+        self._check_texts(texts)
+        if max(len(texts), sentences) > self.limits.max_texts:
+            got = f"{len(texts):,} texts with {sentences:,} lines"
+            raise TooLarge(f"got {got}; allowed are {self.limits.max_texts:,}; send several requests")
+
+    def _check_texts(self, texts: Sequence[str]) -> None:
         limits = self.limits
         if any("\ud800" <= letter <= "\udfff" for text in texts for letter in text):
             raise RequestError("a text has a lone surrogate, which is half of a character; send whole ones")
         longest = max(map(len, texts), default=0)
         if longest > limits.max_characters:
             raise TooLarge(f"a text has {longest:,} characters; allowed are {limits.max_characters:,}; split it")
-        if max(len(texts), sentences) > limits.max_texts:
-            got = f"{len(texts):,} texts with {sentences:,} lines"
-            raise TooLarge(f"got {got}; allowed are {limits.max_texts:,}; send several requests")
 
     async def _answers(self, job: Job, texts: Sequence[str]) -> list[Translation | Explanation]:
         futures = [asyncio.wrap_future(future) for future in self._batcher.submit(job, texts)]

@@ -18,6 +18,7 @@ from lacuna.combiners import Neighbors
 from lacuna.datastore import Store, open_store
 from lacuna.errors import SettingError
 from lacuna.index import VectorIndex, open_index
+from lacuna.index.segmented import opened_indexes
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,10 +44,16 @@ class Retrieval:
     entries: NDArray[np.int64]
 
 
-def open_memory(path: str | Path, name: str | None = None) -> Memory:
-    """Open a store with its index; the default name is that of the folder."""
-    store = open_store(path)
-    return Memory(name or Path(path).name, store, open_index(store))
+def open_memory(path: str | Path, name: str | None = None, *, before: Memory | None = None) -> Memory:
+    """Open a store with its index; the default name is that of the folder.
+
+    :param before: The same memory, opened earlier: what has not changed is taken from it, and only the rest is read.
+    """
+    if before is None:
+        store = open_store(path)
+        return Memory(name or Path(path).name, store, open_index(store))
+    store = open_store(path, before=before.store)
+    return Memory(name or before.name, store, open_index(store, opened=opened_indexes(before.store, before.index)))
 
 
 def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) -> Retrieval:

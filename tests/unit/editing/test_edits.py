@@ -19,6 +19,7 @@ from lacuna.errors import SettingError, StoreError
 from lacuna.index import ExactIndex, build_index, open_index
 from lacuna.margin.reference import reference_margins
 from lacuna.records import Origin, SentencePair
+from lacuna.translator import open_memory
 from unit.editing.rule_model import RuleModel, pair
 
 MODEL = RuleModel()
@@ -261,3 +262,63 @@ def test_a_process_that_is_killed_again_and_again_loses_nothing() -> None:
     counts = json.loads(done.stdout)
     assert counts["edits"] > 0
     assert (counts["lost or half done"], counts["not sound"]) == (0, 0)
+
+
+def test_opening_again_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, hashed = np.random.default_rng(0), []
+    folder = tmp_path / "memory"
+    build_index(build_store(MODEL, [pair(rng) for _ in range(200)], folder, cleaning=None), "IVF4,Flat")
+    before = open_memory(folder)
+    monkeypatch.setattr("lacuna.index.building.checked_data", lambda store, _: hashed.append(store.path))
+    for edit in range(3):
+        report = add_pairs(folder, [pair(rng, tag=str(edit))], MODEL, before=before.store)
+        forget_sentences(folder, Selection(sentences=(edit, report.added[0])), before=before.store)
+        add_pairs(folder, [pair(rng, tag="kept")], MODEL, before=before.store)
+        after = open_memory(folder, before=before)
+        assert after.store.segments is not None
+        assert after.store.segments[0].store is (before.store.segments or [before])[0].store
+        before = after
+    assert hashed == []
+    monkeypatch.undo()
+    fresh = open_memory(folder)
+    assert fresh.store.fingerprint == before.store.fingerprint
+    assert list(fresh.store.sentences.present()) == list(before.store.sentences.present())
+    assert (fresh.store.values == before.store.values).all()
+    queries = rng.random((20, 4), np.float32) * 4
+    for one, other in zip(fresh.index.search(queries, 9), before.index.search(queries, 9), strict=True):
+        assert (one == other).all()
+    compact_memory(folder)
+    after = open_memory(folder, before=before)
+    assert after.store.segments is not None
+    assert len(after.store.segments) == 1
+    assert list(after.store.sentences.present()) == list(before.store.sentences.present())
+
+
+def test_a_state_that_was_loaded_outlives_its_files(tmp_path: Path) -> None:
+    rng, folder = np.random.default_rng(1), tmp_path / "memory"
+    add_pairs(folder, [pair(rng) for _ in range(20)], MODEL)
+    add_pairs(folder, [pair(rng) for _ in range(20)], MODEL)
+    state = open_memory(folder)
+    state.store.load()
+    compact_memory(folder)
+    now = open_store(folder)
+    assert not state.store.shards[0].folder.exists()
+    assert (state.store.values == now.values).all()
+    assert list(state.store.sentences) == list(now.sentences)
+    queries = now.keys.gather(np.arange(now.entries)).astype(np.float32)
+    assert (state.index.search(queries, 3).ids == open_index(now).search(queries, 3).ids).all()
+
+
+def test_large_exact_segments_are_searched_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, folder = np.random.default_rng(2), tmp_path / "memory"
+    for size in (30, 3, 40, 2):
+        add_pairs(folder, [pair(rng) for _ in range(size)], MODEL)
+    forget_sentences(folder, Selection(sentences=(1, 31)))
+    store = open_store(folder)
+    queries = rng.random((20, 4), np.float32) * 4
+    together = open_index(store).search(queries, 7)
+    monkeypatch.setattr("lacuna.index.segmented.EXACT_BELOW", 100)
+    apart = open_index(store)
+    assert apart.kind == "exact"
+    assert (apart.search(queries, 7).ids == together.ids).all()
+    assert (apart.search(queries, 7).distances == together.distances).all()

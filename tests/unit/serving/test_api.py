@@ -18,8 +18,8 @@ from lacuna.explanation.explainer import Explainer
 from lacuna.models import Model
 from lacuna.records import Translation
 from lacuna.serving import Engine, ServerLimits, create_app
+from lacuna.serving.engine import Job
 from lacuna.serving.limits import RequestError
-from lacuna.serving.service import Job
 from lacuna.translator import Memory, Translator
 from unit.models.tiny_models import SOURCES, TARGETS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Event
+from threading import Event, current_thread
 
 import pytest
 from hypothesis import given
@@ -118,3 +118,20 @@ def test_errors_reach_who_asked_and_nobody_else() -> None:
     assert (good.result(0), fine.result(0), after.result(0)) == ("good", "fine", "after")
     assert isinstance(bad.exception(0), ValueError)
     assert isinstance(lost.exception(0), SettingError)
+
+
+def test_functions_are_called_in_the_worker_before_waiting_texts(recorder: Recorder) -> None:
+    batcher = batcher_of(recorder, texts=1)
+    running = batcher.submit("a", ["1"])
+    assert recorder.begun.wait(60)
+    waiting = batcher.submit("a", ["2"])
+    call = batcher.call(lambda: (current_thread().name, len(recorder.batches)))
+    failing = batcher.call(lambda: 1 // 0)
+    recorder.go.set()
+    assert call.result(60) == ("lacuna-model", 1)
+    with pytest.raises(ZeroDivisionError):
+        failing.result(60)
+    assert [future.result(60) for future in running + waiting] == ["a:1", "a:2"]
+    batcher.close()
+    with pytest.raises(Overloaded, match="stopping"):
+        batcher.call(current_thread)

@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 from lacuna.explanation import Explanation
 from lacuna.models import Model
 from lacuna.records import Translation
-from lacuna.serving import Engine, ServerLimits, create_app
-from lacuna.serving.service import Job
+from lacuna.serving import Access, Engine, ServerLimits, create_app
+from lacuna.serving.engine import Job
 
 KEY = "a-secret"
 
@@ -19,7 +19,7 @@ KEY = "a-secret"
 @pytest.fixture(scope="module")
 def small(engine: Engine) -> Iterator[TestClient]:
     limits = ServerLimits(max_characters=40, max_texts=3, max_body_bytes=300)
-    with TestClient(create_app(engine, limits, key=KEY), raise_server_exceptions=False) as client:
+    with TestClient(create_app(engine, limits, access=Access(KEY)), raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer {KEY}"
         yield client
 

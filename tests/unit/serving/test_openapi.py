@@ -29,6 +29,9 @@ OTHERS = [
     "GET /api/v1/memories/{name}",
     "GET /api/v1/memories/{name}/map",
     "GET /api/v1/memories/{name}/sentences/{sentence}",
+    "POST /api/v1/memories/{name}/pairs",
+    "PUT /api/v1/memories/{name}/sentences/{sentence}",
+    "DELETE /api/v1/memories/{name}/sentences/{sentence}",
     "GET /metrics",
     "POST /translate",
 ]

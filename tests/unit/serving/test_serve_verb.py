@@ -17,7 +17,7 @@ import pytest
 
 from bad_input import run_refused
 from lacuna.errors import LacunaWarning, SettingError
-from lacuna.serving import Engine
+from lacuna.serving import Access, Engine
 from lacuna.serving.app import listen, serve
 from lacuna.translator import Memory
 from unit.models.tiny_models import SOURCES, TARGETS
@@ -58,7 +58,7 @@ def test_loopback_unless_told_otherwise(engine: Engine, monkeypatch: pytest.Monk
     ran: list[str] = []
     monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: ran.append(sockets[0].getsockname()[0]))
     serve(engine, port=0)
-    serve(engine, host="0.0.0.0", port=0, key="k")
+    serve(engine, host="0.0.0.0", port=0, access=Access("k"))
     with pytest.warns(LacunaWarning, match="set an API key"):
         serve(engine, host="0.0.0.0", port=0)
     assert ran == ["127.0.0.1", "0.0.0.0", "0.0.0.0"]
@@ -88,9 +88,12 @@ def key_file(content: bytes) -> Callable[[Path], list[str]]:
         (lambda _: ["--combiner", "it=nowhere"], "nowhere"),
         (lambda _: ["--max-texts", "0"], "max_texts"),
         (lambda _: ["--api-key-file", "nowhere"], "nowhere"),
-        (key_file(b" \n"), "API key: got none"),
+        (key_file(b" \n"), "--api-key-file: got no key"),
         (key_file(b"two words"), "blanks"),
         (key_file("schlüssel".encode()), "cannot be read"),
+        (lambda _: ["--write-key-file", "nowhere"], "--write-key-file: nowhere cannot be read"),
+        (lambda folder: [*key_file(b"k")(folder), "--writable"], "--write-key-file instead"),
+        (lambda folder: [*key_file(b"k")(folder), "--write-key-file", "key"], "same as the API key"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
@@ -101,6 +104,7 @@ def test_bad_input_is_refused_in_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("LACUNA_API_KEY", raising=False)
+    monkeypatch.delenv("LACUNA_WRITE_KEY", raising=False)
     assert says in run_refused(["serve", *prepare(tmp_path)], tmp_path, monkeypatch, capfd).line
 
 

@@ -14,6 +14,11 @@ export function prepareMemory(info) {
   which.parentElement.hidden = info.memories.length < 2;
 }
 
+// The memory was edited, so what is shown must be loaded again.
+export function memoryChanged() {
+  shown = null;
+}
+
 export async function showMemory(name) {
   const place = byId("overview"), which = byId("which");
   const wanted = name || which.value;

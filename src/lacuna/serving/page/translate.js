@@ -1,6 +1,7 @@
 // The view that translates a sentence and explains every word.
 import { ask } from "/page/api.js";
 import { byId, knownMark, make, meter, percent, spoken } from "/page/dom.js";
+import { clearNote, forgetButton, offerCorrection, prepareEdits } from "/page/edits.js";
 import { showSentence } from "/page/sentence.js";
 import { level, wordsOf } from "/page/words.js";
 
@@ -12,7 +13,7 @@ const EXAMPLES = {
   ],
 };
 
-let latest = 0;
+let latest = 0, translated = null;
 
 export function prepareTranslating(info) {
   const names = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
@@ -23,13 +24,14 @@ export function prepareTranslating(info) {
   byId("text").maxLength = info.limits.max_characters;
   byId("text-hint").replaceChildren(info.target ? `Target language: ${language(info.target)}. ` : "",
     make("span", { class: "for-keys" }, "Ctrl + Enter translates."));
+  prepareEdits(info, () => translate(translated));
   addMemories(info);
   addExamples(EXAMPLES[info.source] || []);
-  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); translate(); });
+  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); start(); });
   byId("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
   });
-  byId("memories").addEventListener("change", () => { if (!byId("result").hidden) translate(); });
+  byId("memories").addEventListener("change", () => { if (!byId("result").hidden) start(); });
   byId("adapted").addEventListener("keydown", moveAlong);
 }
 
@@ -45,19 +47,26 @@ function addMemories(info) {
 function addExamples(sentences) {
   byId("examples").hidden = !sentences.length;
   byId("examples").querySelector("ul").append(...sentences.map((sentence) => make("li", {}, make("button", {
-    type: "button", class: "example", onclick: () => { byId("text").value = sentence; translate(); },
+    type: "button", class: "example", onclick: () => { byId("text").value = sentence; start(); },
   }, sentence))));
 }
 
 const chosen = () => [...byId("memories").querySelectorAll("input:checked")].map((box) => box.value);
 
-async function translate() {
-  const mine = ++latest, text = byId("text").value, memories = chosen();
+function start() {
+  const text = byId("text").value;
   if (!text.trim()) { byId("text").focus(); return; }
+  clearNote();
+  translate({ text, memories: chosen() });
+}
+
+async function translate(request) {
+  const mine = ++latest, { memories } = request;
   busy(true);
   try {
-    const answer = await ask("/api/v1/explain", { text, memories });
+    const answer = await ask("/api/v1/explain", request);
     if (mine !== latest) return;
+    translated = request;
     byId("trouble").hidden = true;
     show(answer, memories);
   } catch (error) {
@@ -89,6 +98,7 @@ function show(answer, memories) {
   byId("score").textContent = !memories.length ? "Translation of the model alone. Select a memory above."
     : (changed ? `The memory changed ${changed} of ${written.length} words.` : "The memory changed no word.") + sure;
   byId("adapted").replaceChildren(...words.flatMap((word, place) => [word.space ? " " : "", wordButton(word, place)]));
+  offerCorrection(answer, memories);
 }
 
 function wordButton(word, place) {
@@ -176,6 +186,6 @@ function neighbors(token) {
       make("p", { class: "source" }, near.source),
       make("p", { class: "origin" }, knownMark(near.known), several ? make("span", {}, near.memory) : null, make("span", {}, near.origin),
         make("span", {}, `distance ${near.distance.toFixed(1)}`),
-        make("button", { type: "button", class: "link", onclick: () => showSentence(near.memory, near.sentence) }, `sentence ${near.sentence}`)))));
+        make("button", { type: "button", class: "link", onclick: () => showSentence(near.memory, near.sentence) }, `sentence ${near.sentence}`), forgetButton(near)))));
   return [make("h3", {}, "Retrieved neighbors"), make("ol", { class: "neighbors" }, ...items)];
 }

@@ -1,0 +1,78 @@
+"""Who may use a server, and who may change its memories. Does not know the routes."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from lacuna.errors import SettingError
+from lacuna.serving.limits import Forbidden, NotAllowed
+
+Writing = Literal["off", "key", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The keys of a server.
+
+    :param key: The key that clients must send; ``None`` if everyone may use the server.
+    :param write_key: The key for edits, which is good for everything else too.
+    :param writable: Edits need no key. Only for a server without keys, and for clients on the same machine.
+    """
+
+    key: str | None = None
+    write_key: str | None = None
+    writable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.writable and (self.key or self.write_key):
+            raise SettingError("--writable: given although the server has a key; use --write-key-file instead of it")
+        if self.write_key is not None and self.write_key == self.key:
+            raise SettingError("write key: is the same as the API key; choose another")
+
+    @property
+    def writing(self) -> Writing:
+        """Whether clients can edit memories: not at all, with the write key, or without a key."""
+        return "key" if self.write_key is not None else "open" if self.writable else "off"
+
+    def check_reading(self, *given: str | None) -> None:
+        """Refuse a request that does not edit anything, unless one of the given keys is right."""
+        if self.key is not None and not any([_equal(self.key, given), _equal(self.write_key, given)]):
+            raise NotAllowed("API key missing or wrong; send the header Authorization: Bearer KEY")
+
+    def check_writing(self, request: Request, given: str | None) -> None:
+        """Refuse an edit that is not allowed."""
+        if self.writing == "off":
+            raise Forbidden("this server does not take edits; start it with --write-key-file, or with --writable")
+        if self.writing == "open":
+            _check_origin(request)
+        elif not _equal(self.write_key, (given,)):
+            raise NotAllowed("write key missing or wrong; send the header Authorization: Bearer WRITE_KEY")
+
+
+def _equal(wanted: str | None, given: tuple[str | None, ...]) -> bool:
+    """Compare keys in constant time."""
+    keys = [key.encode("utf-8", "surrogatepass") for key in given if key is not None]
+    return wanted is not None and any([hmac.compare_digest(wanted.encode(), key) for key in keys])
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse edits that a foreign web page sends through the browser of someone on this machine.
+
+    Such a page has another origin; or the server's own, if its name was made to point to this machine.
+    """
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    if (origin is not None and urlsplit(origin).netloc != host) or not _is_local(request.url.hostname or ""):
+        raise Forbidden(f"edits without a key are for this machine only; open the page at 127.0.0.1, not at {host!r}")
+
+
+def _is_local(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"

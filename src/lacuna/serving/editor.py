@@ -1,0 +1,219 @@
+"""The write side of a server: one thread that edits memories on disk and replaces them by their new states.
+
+Translations never wait for it: they use the state of a memory that they began with. Edits by other processes are
+noticed by the file that a commit replaces. Knows nothing of HTTP, keys and batches.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lacuna.analysis.overview import find_sentence
+from lacuna.datastore.segments import MEMORY
+from lacuna.editing import Selection, SentenceLookup, add_pairs, compact_memory, forget_sentences, replace_sentence
+from lacuna.editing.edits import MERGED_AT_ONCE, EditReport
+from lacuna.errors import LacunaError, LockedError, NotFoundError
+from lacuna.records import SentencePair
+from lacuna.serving.engine import Engine
+from lacuna.serving.limits import NotSaved, Overloaded, RequestError
+from lacuna.serving.pairs import check_fit, check_text
+from lacuna.serving.worker_model import WorkerModel
+from lacuna.translator import Memory, open_memory
+from lacuna.workers import one_thread
+
+MOST_WAITING = 64  # edits
+LOOK_SECONDS = 1.0  # between two looks for edits by other processes
+_Stamp = tuple[int, int, int]
+_UNKNOWN: _Stamp = (0, 0, 0)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What an edit did; it is on disk, and requests from now on see it.
+
+    :param sentences: The sentence number of each pair that was given, also of those that were there already.
+    :param added: Numbers of the new sentences.
+    :param forgotten: Numbers of the sentences that were forgotten or replaced.
+    :param commit: Number of the commit; ``None`` if there was nothing to do.
+    :param entries: Number of entries of the memory.
+    """
+
+    memory: str
+    sentences: tuple[int, ...]
+    added: tuple[int, ...]
+    forgotten: tuple[int, ...]
+    commit: int | None
+    entries: int
+
+
+class Editor:
+    """Edits the memories of an engine in a thread of its own, one edit after the other.
+
+    :param model: The engine's model, safe for use by this thread.
+    :param writes: Whether edits will come, so that all sentences are hashed in advance.
+    """
+
+    def __init__(self, engine: Engine, model: WorkerModel, *, writes: bool) -> None:
+        self._engine, self._model = engine, model
+        self._lookups = {name: SentenceLookup() for name in engine.memories}
+        # A store that was never edited has no file to look at. Others may have changed since they were opened.
+        self._stamps = {
+            name: None if memory.store.segments is None else _UNKNOWN for name, memory in engine.memories.items()
+        }
+        self._next_look = 0.0
+        self._planned: set[tuple[str, str]] = set()
+        self._waiting: set[Future[Edit]] = set()
+        self._thread = ThreadPoolExecutor(1, "lacuna-writer")
+        for name in engine.memories:
+            self._plan("prepare", name, lambda name: self._prepare(name, writes))
+
+    def add(self, name: str, pairs: Sequence[SentencePair]) -> Future[Edit]:
+        """Add pairs to a memory; those that are there already are not added again.
+
+        :param pairs: Normalized.
+        """
+        return self._submit(name, lambda: self._add(name, list(dict.fromkeys(pairs)), pairs))
+
+    def replace(self, name: str, sentence: int, target: str) -> Future[Edit]:
+        """Replace the translation of a sentence, which gets a new number."""
+        return self._submit(name, lambda: self._replace(name, sentence, target))
+
+    def forget(self, name: str, sentence: int) -> Future[Edit]:
+        """Forget a sentence."""
+        return self._submit(name, lambda: self._forget(name, sentence))
+
+    def look(self) -> None:
+        """Look whether another process has edited a memory, at most once a second; it is then opened again later."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        for name, memory in self._engine.memories.items():
+            if _stamp(memory.store.path) != self._stamps[name]:
+                self._plan("refresh", name, self._refresh)
+
+    def close(self) -> None:
+        """Finish the edit in progress, and end the thread."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def _add(self, name: str, new: list[SentencePair], given: Sequence[SentencePair]) -> Edit:
+        self._model.encode_ahead(new)
+        check_fit(self._model, new)
+        memory, lookup = self._engine.memories[name], self._lookups[name]
+        folder, before = memory.store.path, memory.store
+        report = add_pairs(folder, new, self._model, cleaning=None, lookup=lookup, before=before, merge=False)
+        found = lookup.find(self._refresh(name).store, given)
+        return self._done(name, report, tuple(found[number] for number in range(len(given))))
+
+    def _replace(self, name: str, sentence: int, target: str) -> Edit:
+        memory = self._refresh(name)
+        pair = replace(find_sentence(memory, sentence), target=target)
+        check_text(pair, "target")
+        self._model.encode_ahead([pair])
+        check_fit(self._model, [pair])
+        report = replace_sentence(memory.store.path, sentence, target, self._model, before=memory.store)
+        self._refresh(name)
+        return self._done(name, report, report.added)
+
+    def _forget(self, name: str, sentence: int) -> Edit:
+        memory = self._refresh(name)
+        find_sentence(memory, sentence)
+        report = forget_sentences(memory.store.path, Selection(sentences=(sentence,)), before=memory.store)
+        self._refresh(name)
+        return self._done(name, report, ())
+
+    def _done(self, name: str, report: EditReport, sentences: tuple[int, ...]) -> Edit:
+        if report.segments >= MERGED_AT_ONCE:
+            self._plan("compact", name, self._compact)
+        return Edit(name, sentences, report.added, report.forgotten, report.commit, report.entries)
+
+    def _compact(self, name: str) -> None:
+        try:
+            compact_memory(self._engine.memories[name].store.path, tiers=True)
+        except LockedError:
+            return  # the next addition is soon enough
+        self._refresh(name)
+
+    def _prepare(self, name: str, writes: bool) -> None:
+        store = self._engine.memories[name].store
+        store.load()
+        if writes:
+            self._lookups[name].find(store, ())
+
+    def _refresh(self, name: str) -> Memory:
+        """Open the latest state of a memory, and let the engine use it."""
+        before = self._engine.memories[name]
+        folder = before.store.path.resolve()
+        stamp = _stamp(folder)
+        if stamp == self._stamps[name]:
+            return before
+        self._stamps[name] = stamp  # a state that cannot be opened is not tried again
+        memory = open_memory(folder, name, before=before)
+        memory.store.check_model(self._engine.model)
+        # What would be read on first use is read now, so that the first translation does not wait for it.
+        memory.store.load(before.store)
+        memory.index.search(memory.store.mean[None], 1)
+        self._engine.replace(memory)
+        return memory
+
+    def _submit(self, name: str, edit: Callable[[], Edit]) -> Future[Edit]:
+        if name not in self._engine.memories:
+            available = ", ".join(self._engine.memories) or "none"
+            raise NotFoundError(f"memory: got {name!r}; available: {available}")
+        if len(self._waiting) >= MOST_WAITING:
+            raise Overloaded(f"{MOST_WAITING} edits are waiting, which is the limit; try again later")
+
+        def run() -> Edit:
+            try:
+                with one_thread():
+                    return edit()
+            except (RequestError, NotFoundError):
+                raise
+            except LockedError as error:
+                raise Overloaded(f"memory {name}: another process is editing it; try again later") from error
+            except LacunaError as error:  # it may name folders, which are not for clients
+                _log.exception("an edit of memory %s failed", name)
+                raise NotSaved(f"memory {name}: the edit was not saved; see the log of the server") from error
+
+        try:
+            future = self._thread.submit(run)
+        except RuntimeError as error:
+            raise Overloaded("the server is stopping; try again later") from error
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
+
+    def _plan(self, kind: str, name: str, work: Callable[[str], object]) -> None:
+        """Do some work for a memory after all waiting edits, unless it is planned already; errors are logged."""
+        if (kind, name) in self._planned:
+            return
+
+        def run() -> None:
+            self._planned.discard((kind, name))
+            try:
+                with one_thread():
+                    work(name)
+            except Exception:
+                _log.exception("memory %s: %s failed; its last state is used", name, kind)
+
+        self._planned.add((kind, name))
+        try:
+            self._thread.submit(run)
+        except RuntimeError:
+            return  # the server is stopping
+
+
+def _stamp(folder: Path) -> _Stamp | None:
+    """Return what changes with every commit to a memory; ``None`` for a store that was never edited."""
+    try:
+        found = (folder / MEMORY).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

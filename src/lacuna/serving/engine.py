@@ -1,0 +1,173 @@
+"""A model with the memories and combiners that clients can select, and the options of a request.
+
+A memory here is one state of it: when it is edited, the engine gets the next state, and requests that have begun keep
+theirs. Only resolving options and replacing memories are safe for several threads. This module does not know HTTP,
+queues and files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lacuna.combiners import Combiner, SavedCombiner, Vanilla
+from lacuna.datastore.unsaved import make_unsaved_store
+from lacuna.decoding import BeamSettings
+from lacuna.errors import SettingError
+from lacuna.explanation import Explanation
+from lacuna.explanation.calibration import Calibration
+from lacuna.explanation.explainer import Explainer
+from lacuna.index import ExactIndex
+from lacuna.models import Model
+from lacuna.records import SentencePair, Translation
+from lacuna.serving.limits import RequestError, TooLarge
+from lacuna.serving.pairs import check_fit
+from lacuna.translator import Memory, Translator
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+PAIRS = "(pairs)"  # the memory of a request's own pairs in explanations; no other can have this name
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationOptions:
+    """Options of a request. Texts with equal options are translated in one batch.
+
+    :param memories: States of memories, in the order of the server; empty for the model alone.
+    :param combiner: Name of a combiner of the server, or settings of the client.
+    :param pairs: Pairs of the request itself, searched like a further memory.
+    """
+
+    memories: tuple[Memory, ...]
+    combiner: str | Vanilla
+    beam: BeamSettings
+    pairs: tuple[SentencePair, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the memories."""
+        return [memory.name for memory in self.memories]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The key of a batch: options and task.
+
+    :param explain: Explain the translation too.
+    :param without: Sentence numbers whose entries an explanation leaves out.
+    """
+
+    options: TranslationOptions
+    explain: bool = False
+    without: tuple[int, ...] = ()
+
+
+class Engine:
+    """A model with the memories and combiners that clients can select.
+
+    :param memories: The first is the default of clients.
+    :param combiners: Combiners by name; one with the name of a memory is the default of that memory.
+    :param calibration: Source of the confidence in explanations.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        memories: Sequence[Memory] = (),
+        combiners: Mapping[str, Combiner] | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self.model = model
+        self.memories = {memory.name: memory for memory in memories}
+        self.combiners = dict(combiners or {})
+        self.calibration = calibration
+        _check_names(("memory", [memory.name for memory in memories]), ("combiner", list(self.combiners)))
+        for memory in memories:
+            memory.store.check_model(model)
+        for combiner in self.combiners.values():
+            if isinstance(combiner, SavedCombiner):
+                combiner.check_model(model.fingerprint)
+        for memory in memories:
+            # An edited memory has few entries at times, and then fewer neighbors are found.
+            if memory.name in self.combiners and memory.store.segments is None:
+                _check_k(self.combiners[memory.name].k, [memory])
+
+    def replace(self, memory: Memory) -> None:
+        """Use a new state of a memory from now on."""
+        self.memories = {**self.memories, memory.name: memory}
+
+    def resolve_options(
+        self,
+        memories: Sequence[str] | None = None,
+        combiner: str | Vanilla | None = None,
+        beam: BeamSettings | None = None,
+        pairs: Sequence[SentencePair] = (),
+    ) -> TranslationOptions:
+        """Fill in defaults, and refuse unknown names and a k that is too large."""
+        current = self.memories
+        asked = list(current)[:1] if memories is None else memories
+        for name in asked:
+            if name not in current:
+                raise RequestError(f"memories: got {name!r}; available: {_listed(current)}")
+        chosen = tuple(memory for name, memory in current.items() if name in asked)
+        if isinstance(combiner, Vanilla) and chosen and not pairs:
+            _check_k(combiner.k, chosen)
+        if combiner is None:
+            combiner = next((memory.name for memory in chosen if memory.name in self.combiners), Vanilla())
+        if isinstance(combiner, str) and combiner not in self.combiners:
+            raise RequestError(f"combiner: got {combiner!r}; available: {_listed(self.combiners)}")
+        return TranslationOptions(chosen, combiner, beam or BeamSettings(), tuple(pairs))
+
+    def run(self, job: Job, texts: list[str]) -> list[Translation | Explanation | Exception]:
+        """Translate or explain texts; a text that is too long for the model gets an error."""
+        refusals = [self._refusal(text) for text in texts]
+        good = [text for text, refusal in zip(texts, refusals, strict=True) if refusal is None]
+        done: Iterator[Translation | Explanation]
+        done = iter(self._explain(job, good) if job.explain else self._translator(job.options).translate(good))
+        return [next(done) if refusal is None else refusal for refusal in refusals]
+
+    def _explain(self, job: Job, texts: list[str]) -> Sequence[Explanation]:
+        # A calibration needs margins, which need a memory.
+        translator = self._translator(job.options)
+        calibration = self.calibration if translator.memories else None
+        return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
+
+    def _translator(self, options: TranslationOptions) -> Translator:
+        combiner = self.combiners[options.combiner] if isinstance(options.combiner, str) else options.combiner
+        own = [self._memory_of(options.pairs)] if options.pairs else []
+        return Translator(self.model, [*options.memories, *own], combiner, options.beam)
+
+    def _memory_of(self, pairs: Sequence[SentencePair]) -> Memory:
+        """Return a memory of a request's own pairs, which are nowhere on disk."""
+        check_fit(self.model, pairs)
+        store = make_unsaved_store(self.model, pairs, PAIRS)
+        return Memory(PAIRS, store, ExactIndex(store))
+
+    def _refusal(self, text: str) -> Exception | None:
+        """Return an error for a text that the translator would truncate: HTTP clients do not see its warning."""
+        [tokens] = self.model.encode_sources([text])
+        most = self.model.max_length
+        if len(tokens) <= most:
+            return None
+        return TooLarge(
+            f"a line has {len(tokens):,} tokens, the model takes {most:,}; put each sentence on a line of its own"
+        )
+
+
+def _check_k(k: int, memories: Sequence[Memory]) -> None:
+    entries = sum(memory.store.entries for memory in memories)
+    if k > entries:
+        raise RequestError(f"k: got {k:,}, but there are only {entries:,} entries; allowed is 1 to {entries:,}")
+
+
+def _check_names(*kinds: tuple[str, list[str]]) -> None:
+    for kind, names in kinds:
+        for name in names:
+            if not NAME.fullmatch(name):
+                raise SettingError(f"{kind} {name!r}: a name has 1 to 64 letters, digits, dots, dashes or underscores")
+            if names.count(name) > 1:
+                raise SettingError(f"{kind} {name!r}: given twice; give each its own name, as in NAME=FOLDER")
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(names) or "none"
