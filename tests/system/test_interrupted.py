@@ -40,6 +40,7 @@ RESUMES, STARTS_OVER = "the same command resumes", "the same command starts from
 CASES = {
     "adapt": Case("adapt corpus.tsv --model model --into new --threads 1 --device cpu", 3, RESUMES),
     "build": Case("build corpus.tsv --model model --into new --shard-rows 100 --device cpu", 4, RESUMES),
+    "add": Case("add new corpus.tsv --model model --device cpu", 1, RESUMES),
     "margin": Case("margin bare", 1, RESUMES),
     "finetune": Case("finetune corpus.tsv --model model --into new --threads 1 --steps 9", 3, RESUMES),
     "train": Case("train corpus.tsv --languages de-en --into new --steps 9 --threads 1 --settings s.json", 2, RESUMES),
@@ -131,5 +132,5 @@ def test_only_verbs_that_keep_finished_work_claim_to_resume(
     [command] = [one for one in app.registered_commands if one.name == name]
     monkeypatch.setattr(command, "callback", interrupt)
     assert run(name, monkeypatch) == 130
-    resumes = {"adapt", "build", "margin", "train", "finetune", "reproduce", "demo"}
+    resumes = {"adapt", "add", "build", "margin", "train", "finetune", "reproduce", "demo"}
     assert (RESUMES in capfd.readouterr().err) == (name in resumes)
