@@ -36,12 +36,14 @@ class TranslationOptions:
     :param memories: States of memories, in the order of the server; empty for the model alone.
     :param combiner: Name of a combiner of the server, or settings of the client.
     :param pairs: Pairs of the request itself, searched like a further memory.
+    :param exact_contexts: Translate a sentence of a memory as there; see :class:`~lacuna.combiners.ExactContexts`.
     """
 
     memories: tuple[Memory, ...]
     combiner: str | Vanilla
     beam: BeamSettings
     pairs: tuple[SentencePair, ...] = ()
+    exact_contexts: bool = True
 
     @property
     def names(self) -> list[str]:
@@ -112,11 +114,12 @@ class Engine:
         chosen = tuple(memory for name, memory in current.items() if name in asked)
         if isinstance(combiner, Vanilla) and chosen and not pairs:
             _check_k(combiner.k, chosen)
+        exact_contexts = not isinstance(combiner, Vanilla)  # settings of the client are followed to the letter
         if combiner is None:
             combiner = next((memory.name for memory in chosen if memory.name in self.combiners), Vanilla())
         if isinstance(combiner, str) and combiner not in self.combiners:
             raise RequestError(f"combiner: got {combiner!r}; available: {_listed(self.combiners)}")
-        return TranslationOptions(chosen, combiner, beam or BeamSettings(), tuple(pairs))
+        return TranslationOptions(chosen, combiner, beam or BeamSettings(), tuple(pairs), exact_contexts)
 
     def run(self, job: Job, texts: list[str]) -> list[Translation | Explanation | Exception]:
         """Translate or explain texts; a text that is too long for the model gets an error."""
@@ -135,7 +138,8 @@ class Engine:
     def _translator(self, options: TranslationOptions) -> Translator:
         combiner = self.combiners[options.combiner] if isinstance(options.combiner, str) else options.combiner
         own = [self._memory_of(options.pairs)] if options.pairs else []
-        return Translator(self.model, [*options.memories, *own], combiner, options.beam)
+        memories = [*options.memories, *own]
+        return Translator(self.model, memories, combiner, options.beam, exact_contexts=options.exact_contexts)
 
     def _memory_of(self, pairs: Sequence[SentencePair]) -> Memory:
         """Return a memory of a request's own pairs, which are nowhere on disk."""

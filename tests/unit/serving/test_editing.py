@@ -85,6 +85,17 @@ def test_a_pair_is_on_disk_and_found_when_the_answer_comes(client: TestClient, f
     assert (shown["tag"], shown["id"], shown["origin"][:4]) == ("client 7", "a1", "api:")
 
 
+def test_a_correction_shows_whatever_the_combiner_unless_the_client_has_set_it(model: Model, folder: Path) -> None:
+    engine = Engine(model, [open_memory(folder)], {"it": Vanilla(k=1, knn_weight=0.05)})
+    with TestClient(create_app(engine, access=Access(writable=True)), LOCAL) as client:
+        before = translated(client, NEW["source"])
+        add(client, NEW)
+        assert translated(client, NEW["source"]) == NEW["target"] != before
+        body = {"texts": [NEW["source"]], "combiner": {"k": 1, "knn_weight": 0.0}}
+        alone = client.post("/api/v1/translate", json={"texts": [NEW["source"]], "memories": []}).json()
+        assert client.post("/api/v1/translate", json=body).json()["translations"] == alone["translations"]
+
+
 def test_every_pair_gets_its_number(client: TestClient) -> None:
     first = {"source": f"  {SOURCES[1]} ", "target": TARGETS[1]}
     answer = add(client, NEW, first, NEW, {**NEW, "tag": "other"})
