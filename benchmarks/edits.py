@@ -67,16 +67,17 @@ def main() -> None:
         add_pairs(path, [next(new)], model, cleaning=None, lookup=lookup, merge=False)  # hashes all sentences
         memory = open_memory(path, before=memory)
         for verb in ("add", "replace", "forget"):
-            on_disk, found = [], []
+            on_disk: list[float] = []
+            found: list[float] = []
             for _ in range(ROUNDS):
                 started = time.perf_counter()
                 last = len(memory.store.sentences) - 1
                 if verb == "add":
                     add_pairs(path, [next(new)], model, cleaning=None, lookup=lookup, merge=False, before=memory.store)
                 elif verb == "replace":
-                    replace_sentence(path, last, next(new).target, model)
+                    replace_sentence(path, last, next(new).target, model, before=memory.store)
                 else:
-                    forget_sentences(path, Selection(sentences=(last - len(found),)))
+                    forget_sentences(path, Selection(sentences=(len(found),)), before=memory.store)
                 on_disk.append(time.perf_counter() - started)
                 memory = open_memory(path, before=memory)
                 memory.index.search(np.zeros((1, memory.store.dimension), np.float32), 8)
