@@ -66,26 +66,32 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The benchmarks need the demo and a combiner with a gate, which are made once; `rm -rf demo bench` removes them.
+# The benchmarks need the texts of the demo, and memories, which are made once; `rm -rf demo bench` removes them.
 # `make bench MODEL=FOLDER TEST=CORPUS [MEMORY=STORE COMBINER=FOLDER]` measures your own model as well.
 demo/report.json:
 	$(MAKE) demo
 
 bench/adaptive: $(READY) demo/report.json
 	mkdir -p bench
-	$(BIN)/lacuna fit adaptive demo/corpus/dev.tsv --memory demo/store --k 8 --gate --into bench/adaptive
+	$(BIN)/lacuna build demo/sample/train.tsv --no-clean --languages de-en --into bench/store
+	$(BIN)/lacuna index bench/store
+	$(BIN)/lacuna margin bench/store
+	test -d bench/pruned || $(BIN)/lacuna prune bench/store --min-margin 16 --ratio 1 --clamp --into bench/pruned
+	test -d bench/adaptive-pruned || \
+		$(BIN)/lacuna fit adaptive demo/sample/dev.tsv --memory bench/pruned --k 8 --into bench/adaptive-pruned
+	$(BIN)/lacuna fit adaptive demo/sample/dev.tsv --memory bench/store --k 8 --gate --into bench/adaptive
 
 bench: $(READY) bench/adaptive
-	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --memory demo/store --combiner bench/adaptive \
-		--pruned demo/pruned --pruned-combiner demo/adaptive-pruned --sentences 192
+	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --memory bench/store --combiner bench/adaptive \
+		--pruned bench/pruned --pruned-combiner bench/adaptive-pruned --sentences 192
 ifdef MODEL
 	$(BIN)/python benchmarks/bench.py --model $(MODEL) --test $(TEST) $(if $(MEMORY),--memory $(MEMORY) --combiner $(COMBINER))
 endif
 	$(BIN)/python benchmarks/bench.py --test demo/corpus/test.tsv --equal 500
-	$(BIN)/python benchmarks/sizes.py demo/store --combiner bench/adaptive --test demo/corpus/test.tsv
+	$(BIN)/python benchmarks/sizes.py bench/store --combiner bench/adaptive --test demo/corpus/test.tsv
 	$(BIN)/python benchmarks/build.py
-	$(BIN)/python benchmarks/margin.py demo/store
-	$(BIN)/python benchmarks/fit.py demo/corpus/dev.tsv --memory demo/store
+	$(BIN)/python benchmarks/margin.py bench/store
+	$(BIN)/python benchmarks/fit.py demo/corpus/dev.tsv --memory bench/store
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/busy.py
 

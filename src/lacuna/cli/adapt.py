@@ -65,6 +65,13 @@ def _print_domain(domain: Domain) -> None:
             for one in found.scores
         ]
         print_table(f"{found.pairs.test:,} test sentences", ["system", "BLEU", "chrF", "p"], rows)
+    print_facts(domain)
+    typer.echo(f"{domain.path}: done in {duration(sum(found.seconds.values()))}; see {domain.path / 'report.html'}")
+
+
+def print_facts(domain: Domain) -> None:
+    """Print what a domain consists of, and what was decided."""
+    found = domain.manifest
     memory, pairs = found.memory, found.pairs
     dropped = f", {memory.pruned:.1%} dropped by PLAC" if memory.pruned else ""
     gate = (
@@ -77,4 +84,3 @@ def _print_domain(domain: Domain) -> None:
     )
     for note in found.notes:
         typer.echo(f"- {note}")
-    typer.echo(f"{domain.path}: done in {duration(sum(found.seconds.values()))}; see {domain.path / 'report.html'}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.cli.adapt import print_facts
 from lacuna.cli.options import Device, Json, ModelName, Threads, given, use_threads, with_default
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.records import Step
@@ -81,16 +82,15 @@ def demo(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Adapt the bundled German-English model to software texts, and show what the memory changes.
+    """Adapt the bundled German-English model to software texts, explain a translation, and correct another one.
 
     Example: `lacuna demo --into demo`
     """
     from lacuna.demo import DemoSettings, run_demo
-    from lacuna.models import load_model
 
     use_threads(threads)
     settings = replace(DemoSettings(), **given(train=train, dev=dev, test=test))
-    result = run_demo(load_model(model), into, settings, BarProgress())
+    result = run_demo(model, into, settings, BarProgress())
     if json:
         return print_json(result.as_json())
     _print_demo(result, into)
@@ -106,17 +106,10 @@ def _print_demo(report: DemoReport, into: Path) -> None:
         for score, speed in zip(report.scores, report.tokens_per_second, strict=True)
     ]
     print_table("Test set", ["system", "BLEU", "chrF", "p", "tokens/s"], rows)
-    chosen, dropped = report.vanilla, 1 - report.pruned_entries / report.entries
-    typer.echo(
-        f"Memory: {report.entries:,} entries, {report.known_ratio:.1%} of them known to the model, "
-        f"{report.store_bytes / 2**20:,.0f} MiB, index {report.index_kind}\n"
-        f"Pruned by PLAC: {report.pruned_entries:,} entries, {dropped:.1%} dropped; "
-        f"p of a decline of adaptive {report.p_decline:.3f}\n"
-        f"Vanilla: k {chosen.k}, temperature {chosen.temperature:g}, knn_weight {chosen.knn_weight:g} (tuned on dev)\n"
-    )
+    print_facts(report.domain)
     example = report.example
     lines = [("source", example.source), ("reference", report.example_reference)]
-    lines += [("model alone", report.example_without), ("adaptive", example.text)]
+    lines += [("model alone", report.example_without), (report.domain.name, example.text)]
     print_table("One sentence", ["", ""], lines)
     steps = [
         (
@@ -130,8 +123,13 @@ def _print_demo(report: DemoReport, into: Path) -> None:
     print_table(
         "Token by token", ["token", "p", "p model", "p memory", "prediction of the model", "votes of the memory"], steps
     )
+    corrected = report.correction
+    lines = [("source", corrected.pair.source), (report.domain.name, corrected.before)]
+    lines += [("correction", corrected.pair.target), ("translated again", corrected.after)]
+    print_table("A correction", ["", ""], [*lines, ("after forgetting it", corrected.forgotten)])
     typer.echo("Seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in report.seconds.items()))
-    typer.echo(f"All results are in {into}/; report.json has these numbers.")
+    text = f"echo 'Klicken Sie auf OK.' | lacuna translate --domain {report.domain.path}"
+    typer.echo(f"All results are in {into}/; {report.domain.path / 'report.html'} shows more. Next: {text}")
 
 
 def _votes(step: Step) -> str:
