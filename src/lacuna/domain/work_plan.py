@@ -35,9 +35,9 @@ _LEAST_SECONDS = 1.0
 # A time limit leaves dev and test at least this many pairs, and the memory this many.
 _LEAST_LIMITED, _LEAST_TRAIN = 200, 200
 _OPTIONAL = {"gate": "the gate", "prune": "pruning"}
-# In a memory with fewer entries, a search takes so little time, and the memory so little space, that neither a gate nor
-# pruning is worth the trouble.
-_LARGE = 50_000
+# A memory with fewer entries takes too little space for pruning, and a search too little time for a gate, to be worth
+# the time of trying them.
+_LEAST_PRUNED, _LEAST_GATED = 50_000, 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
     translate = _time_of(lambda pairs: translator.translate([pair.source for pair in pairs]), some)
     tokens = sum(map(len, model.encode_targets([pair.target for pair in some]))) / len(some)
     fits = len(parts.dev) >= LEAST
-    is_large = len(parts.train) * tokens >= _LARGE
+    entries = len(parts.train) * tokens
     plan = WorkPlan(
         read=read,
         translate=translate,
@@ -126,8 +126,8 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
         dev=len(parts.dev),
         test=len(parts.test),
         fits=fits,
-        prune=fits and is_large,
-        gate=fits and is_large,
+        prune=fits and entries >= _LEAST_PRUNED,
+        gate=fits and entries >= _LEAST_GATED,
     )
     return plan if budget is None else limit(plan, 60 * budget)
 

@@ -72,7 +72,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def large(folder: Path, model: Path) -> Domain:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LARGE", 0)  # prune and gate a memory of any size
+        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
+        patch.setattr(work_plan, "_LEAST_GATED", 0)
         return adapt(folder / "large.tsv", folder / "large", model=model, device="cpu")
 
 
@@ -179,7 +180,8 @@ def test_stopped_anywhere_it_resumes_and_ends_the_same(large: Domain, folder: Pa
     """The same files, but for times: figures do not depend on how often the work was stopped."""
     into, again = folder / "stopped" / "large", 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LARGE", 0)
+        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
+        patch.setattr(work_plan, "_LEAST_GATED", 0)
         for report in (2, 7, 20, 60, 150):
             try:
                 adapt(folder / "large.tsv", into, model=model, device="cpu", progress=StopAt(report))
@@ -230,7 +232,8 @@ def test_an_unfinished_domain_does_not_reuse_results_of_other_inputs(folder: Pat
 
 def test_a_budget_leaves_out_and_says_so(folder: Path, model: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LARGE", 0)
+        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
+        patch.setattr(work_plan, "_LEAST_GATED", 0)
         domain = adapt(folder / "large.tsv", tmp_path / "new", model=model, budget=0.05, device="cpu")
     found = domain.manifest
     assert found.budget == 0.05
@@ -312,7 +315,8 @@ def test_a_memory_that_can_be_pruned_and_gated(
     """The tiny model knows nothing, so dev would never allow either: the decisions are made here."""
     trial = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, p_log_p=0.5, bleu=1.0, p_bleu=0.5)
     choice = PruningChoice(Plac(1), 0.3, SAFE, -1.0, 1.1, (trial,), 0)
-    monkeypatch.setattr(work_plan, "_LARGE", 0)
+    monkeypatch.setattr(work_plan, "_LEAST_PRUNED", 0)
+    monkeypatch.setattr(work_plan, "_LEAST_GATED", 0)
     monkeypatch.setattr(adaptation_steps, "choose_pruning", lambda *_, **__: choice)
     monkeypatch.setattr(combiner_choice, "_MIN_SAVING", -1.0)
     monkeypatch.setattr(gate, "_MIN_P", 0.0)
