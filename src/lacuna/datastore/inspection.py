@@ -97,7 +97,7 @@ def _size(path: Path) -> int:
 
 
 def _index_of(store: Store) -> dict[str, Any] | None:
-    parts = [store] if store.segments is None else [segment.store for segment in store.segments]
+    parts = [segment.store for segment in store.parts]
     again = "build the index again"
     found = [_read_part(part.path / "index" / "manifest.json", ("kind", "store"), again) for part in parts]
     if None in found:

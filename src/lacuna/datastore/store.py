@@ -124,6 +124,11 @@ class Store:
         return sha256_of(self.path / MANIFEST)
 
     @property
+    def parts(self) -> tuple[Segment, ...]:
+        """The segments; a store that was never edited is its own only segment."""
+        return (make_segment(self, np.empty(0, np.int32)),) if self.segments is None else self.segments
+
+    @property
     def number(self) -> int:
         """The number of a segment in its memory; 0 for the first, which is the folder of the memory itself."""
         return int(self.path.name) if self.path.parent.name == SEGMENTS else 0
@@ -274,7 +279,7 @@ def _open_folder(folder: Path) -> Store:
 
 
 def _open_memory(folder: Path, manifest: MemoryManifest, before: Store | None) -> Store:
-    earlier = [] if before is None else before.segments or [make_segment(before, np.empty(0, np.int32))]
+    earlier = () if before is None else before.parts
     opened = {(each.store.path.name, each.store.fingerprint): each for each in earlier}
     segments = []
     for record in manifest.segments:

@@ -22,7 +22,7 @@ from lacuna.datastore.copying import copy_store
 from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.manifest import Parent
 from lacuna.datastore.segments import SegmentRecord
-from lacuna.datastore.store import join_segments, make_segment
+from lacuna.datastore.store import join_segments
 from lacuna.editing.log import Action
 from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
 from lacuna.editing.receipts import write_receipt
@@ -127,7 +127,7 @@ def forget_sentences(
     :param receipt: File for a receipt, see :mod:`lacuna.editing.receipts`.
     :param before: The same memory, opened earlier, to open it faster.
     """
-    selection.find(open_store(memory, before=before))  # refuses what is wrong before anything is written
+    selection.check(open_store(memory, before=before))  # refuses what is wrong before anything is written
     with edit_memory(Path(memory), before=before) as (writer, store):
         found = selection.find(store)
         if dry_run or not len(found):
@@ -250,8 +250,7 @@ def _tier(record: SegmentRecord) -> int:
 
 def _merge(writer: MemoryWriter, store: Store, first: int, kind: str, seed: int, progress: Progress) -> EditReport:
     """Merge all segments from ``first`` on."""
-    segments = store.segments or (make_segment(store, np.empty(0, np.int32)),)
-    joined = join_segments(writer.folder, segments[first:], writer.manifest)
+    joined = join_segments(writer.folder, store.parts[first:], writer.manifest)
     margins = current_margins(store, progress)
     folder = writer.new_folder()
     with writing(writer.folder):

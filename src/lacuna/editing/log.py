@@ -17,6 +17,7 @@ from lacuna.errors import StoreError
 from lacuna.files import write_text
 
 LOG = "log.jsonl"
+_LONGEST_LINE = 1024
 
 Action = Literal["add", "forget", "replace", "compact"]
 
@@ -64,20 +65,26 @@ def read_log(memory: str | Path) -> list[LogEntry]:
 def append_log(folder: Path, entry: LogEntry) -> None:
     """Write the line of a commit that is about to happen."""
     path = folder / LOG
-    before = _read(folder, entry.commit - 1)
     line = json.dumps(entry.as_json()) + "\n"
-    if path.exists() and _lines(path) == len(before):
+    if _last_commit(path) == entry.commit - 1:
         with path.open("a", encoding="utf-8") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
     else:  # a line of a commit that did not happen, or a line that was cut by a crash
+        before = _read(folder, entry.commit - 1)
         write_text(path, "".join(json.dumps(each.as_json()) + "\n" for each in before) + line)
 
 
-def _lines(path: Path) -> int:
-    content = path.read_bytes()
-    return content.count(b"\n") if content.endswith(b"\n") or not content else -1
+def _last_commit(path: Path) -> int | None:
+    """Return the commit of the last line, without reading the others; ``None`` without a complete line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_LINE))
+            tail = file.read()
+        return int(json.loads(tail.splitlines()[-1])["commit"]) if tail.endswith(b"\n") else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _read(folder: Path, last: int) -> list[LogEntry]:

@@ -37,13 +37,23 @@ class Selection:
     matching: str | None = None
     pairs: tuple[SentencePair, ...] | None = None
 
-    def find(self, store: Store) -> NDArray[np.int64]:
-        """Return the ids of the selected sentences, sorted.
+    def check(self, store: Store) -> None:
+        """Refuse a selection that is not valid, without reading the sentences.
 
         :raises SettingError: No condition is given, or an id or the pattern is not valid.
         """
         if all(each is None for each in (self.sentences, self.tag, self.origin, self.matching, self.pairs)):
             raise SettingError("selection: nothing selected; give sentence, tag, origin, matching or pairs")
+        _compile(self.matching)
+        for sentence in self.sentences or ():
+            check_sentence(store, sentence)
+
+    def find(self, store: Store) -> NDArray[np.int64]:
+        """Return the ids of the selected sentences, sorted.
+
+        :raises SettingError: As in :meth:`check`.
+        """
+        self.check(store)
         pattern = _compile(self.matching)
         texts = None if self.pairs is None else {(pair.source, pair.target) for pair in self.pairs}
         found = []
@@ -61,9 +71,7 @@ class Selection:
         if self.sentences is None:
             yield from store.sentences.present()
             return
-        for sentence in sorted(set(self.sentences)):
-            check_sentence(store, sentence)
-            yield sentence, store.sentences[sentence]
+        yield from ((sentence, store.sentences[sentence]) for sentence in sorted(set(self.sentences)))
 
 
 def check_sentence(store: Store, sentence: int) -> None:
@@ -97,7 +105,7 @@ class SentenceLookup:
         :return: For each position in ``pairs`` with such a sentence, its id in the memory. Without an id, a pair equals
             a sentence of the same source, target and tag.
         """
-        parts = [store] if store.segments is None else [each.store for each in store.segments]
+        parts = [each.store for each in store.parts]
         self._hashes = {part.path: self._table(part) for part in parts}
         firsts = accumulate((len(part.sentences) for part in parts), initial=0)
         tables = list(zip(firsts, self._hashes.values(), strict=False))

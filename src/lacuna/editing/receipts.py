@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,12 +84,7 @@ class ReceiptCheck:
 
     def as_json(self) -> dict[str, Any]:
         """Return the check as JSON."""
-        return {
-            "sentences": self.sentences,
-            "listed": self.listed,
-            "on_disk": self.on_disk,
-            "checked": self.checked,
-        }
+        return asdict(self)
 
 
 def check_receipt(memory: str | Path, receipt: str | Path) -> ReceiptCheck:

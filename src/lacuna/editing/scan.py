@@ -14,12 +14,12 @@ from typing import Any
 from lacuna.errors import SettingError
 from lacuna.records import SentencePair
 
-_DIGITS = re.compile(r"\D")
+_NO_DIGIT = re.compile(r"\D")
 
 
 def _luhn(text: str) -> bool:
     """Check the checksum of a card number."""
-    digits = [int(digit) for digit in _DIGITS.sub("", text)]
+    digits = [int(digit) for digit in _NO_DIGIT.sub("", text)]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return 13 <= len(digits) <= 19 and len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
@@ -34,7 +34,7 @@ def _iban(text: str) -> bool:
 
 def _phone(text: str) -> bool:
     """Tell whether the digits are as many as in a phone number."""
-    return 8 <= len(_DIGITS.sub("", text)) <= 15
+    return 8 <= len(_NO_DIGIT.sub("", text)) <= 15
 
 
 def _secret(text: str) -> bool:

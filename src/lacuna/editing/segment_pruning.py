@@ -9,11 +9,9 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.segments import MemoryManifest
-from lacuna.datastore.store import join_segments, make_segment
+from lacuna.datastore.store import join_segments
 from lacuna.errors import SettingError, StoreError
 from lacuna.margin import Margins, read_margins
 from lacuna.margin.edited import follow_edits, margins_of_added
@@ -62,9 +60,7 @@ class SegmentPruning:
 
     def prune(self, segment: Store, manifest: MemoryManifest, progress: Progress) -> Store:
         """Replace a new segment by one that has only the entries that PLAC keeps."""
-        none = np.empty(0, np.int32)
-        segments = self.store.segments or (make_segment(self.store, none),)
-        after = join_segments(self.store.path, (*segments, make_segment(segment, none)), manifest)
+        after = join_segments(self.store.path, (*self.store.parts, *segment.parts), manifest)
         margin = margins_of_added(self.store, self.margins, after, progress)
         write_margins(segment, margin, self.margins.manifest.max_margin)
         pruned = segment.path.with_name(f".{segment.path.name}.pruned")

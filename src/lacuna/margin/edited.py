@@ -71,8 +71,7 @@ class _EarlierEntries:
 
     @cached_property
     def _segments(self) -> dict[int, Store]:
-        segments = [self.store] if self.store.segments is None else [each.store for each in self.store.segments]
-        return {segment.number: segment for segment in segments}
+        return {segment.store.number: segment.store for segment in self.store.parts}
 
     @property
     def keys(self) -> _EarlierEntries:
