@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from statistics import fmean, median
 
-from lacuna.combiners import Combiner, Vanilla, load_combiner
+from lacuna.combiners import Combiner, Proximity, load_combiner
 from lacuna.corpora import read_corpus
 from lacuna.editing import SentenceLookup, add_pairs
 from lacuna.evaluation import compare_runs, evaluate_systems
@@ -33,22 +33,28 @@ def walk(
     model: Model,
     pairs: list[SentencePair],
     fixed: list[Memory],
-    combiner: Combiner,
+    combiner: Combiner | None,
     exact: bool,
     folder: Path,
 ) -> tuple[list[str], list[str], list[float]]:
-    """Return the translations, the translations right after each correction, and the seconds of each correction."""
+    """Return the translations, the translations right after each correction, and the seconds of each correction.
+
+    :param combiner: Without one, settings that suit the corrections so far.
+    """
     first, again, seconds = [], [], []
     memories, lookup = fixed, SentenceLookup()
+
+    def translate(text: str) -> str:
+        suited = combiner or (Proximity.suited_to(memories[-1].store) if memories else None)
+        return Translator(model, memories, suited, exact_contexts=exact).translate([text])[0].text
+
     for pair in pairs:
-        [before] = Translator(model, memories, combiner, exact_contexts=exact).translate([pair.source])
+        first.append(translate(pair.source))
         started = time.monotonic()
         add_pairs(folder / LEARNED, [pair], model, cleaning=None, lookup=lookup)
         memories = [*fixed, open_memory(folder / LEARNED)]
         seconds.append(time.monotonic() - started)
-        [after] = Translator(model, memories, combiner, exact_contexts=exact).translate([pair.source])
-        first.append(before.text)
-        again.append(after.text)
+        again.append(translate(pair.source))
     return first, again, seconds
 
 
@@ -59,19 +65,17 @@ def main() -> None:
     parser.add_argument("--languages", required=True)
     parser.add_argument("--model")
     parser.add_argument("--memory", type=Path, help="a memory to start from; otherwise it is empty")
-    parser.add_argument("--combiner", type=Path, help="default: vanilla with the settings below")
-    parser.add_argument("--k", type=int, default=8)
-    parser.add_argument("--knn-weight", type=float, default=0.5)
-    parser.add_argument("--temperature", type=float, default=100.0)
+    parser.add_argument("--combiner", type=Path, help="a combiner fitted with that memory")
     parser.add_argument("--sentences", type=int, default=300)
     given = parser.parse_args()
+    if bool(given.memory) != bool(given.combiner):
+        parser.error("--memory and --combiner go together")
     languages = Languages.parse(given.languages)
     model = load_model(given.model, languages=languages)
     pairs = list(read_corpus(given.document, languages=languages))[: given.sentences]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     fixed = [open_memory(given.memory)] if given.memory else []
-    vanilla = Vanilla(given.k, given.knn_weight, given.temperature)
-    combiner = load_combiner(given.combiner) if given.combiner else vanilla
+    combiner = load_combiner(given.combiner) if given.combiner else None
 
     def show(name: str, texts: list[str], baseline: list[str], **more: object) -> None:
         score = evaluate_systems(references, {name: texts}, target_language=languages.target)[0]

@@ -5,6 +5,7 @@ from lacuna.combiners.base import Combiner, Neighbors, kernel_weights, mix_into,
 from lacuna.combiners.exact_contexts import ExactContexts
 from lacuna.combiners.gate import Gate, load_gate, save_gate
 from lacuna.combiners.kster import Kster
+from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.storage import COMBINERS, SavedCombiner, load_combiner, save_combiner
 from lacuna.combiners.vanilla import Vanilla
 
@@ -16,6 +17,7 @@ __all__ = [
     "Gate",
     "Kster",
     "Neighbors",
+    "Proximity",
     "SavedCombiner",
     "Vanilla",
     "kernel_weights",

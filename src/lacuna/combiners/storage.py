@@ -19,6 +19,7 @@ from torch import nn
 from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Combiner, Neighbors
 from lacuna.combiners.kster import Kster
+from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.vanilla import Vanilla
 from lacuna.datastore import Store
 from lacuna.errors import CombinerError, LacunaError
@@ -27,7 +28,12 @@ from lacuna.manifests import Record, read_manifest
 from lacuna.version import __version__
 
 # All combiners by name. The init fields of each are its settings.
-COMBINERS: dict[str, type[Vanilla | Adaptive | Kster]] = {"vanilla": Vanilla, "adaptive": Adaptive, "kster": Kster}
+COMBINERS: dict[str, type[Vanilla | Proximity | Adaptive | Kster]] = {
+    "vanilla": Vanilla,
+    "proximity": Proximity,
+    "adaptive": Adaptive,
+    "kster": Kster,
+}
 FORMAT = 1
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
@@ -103,7 +109,7 @@ class SavedCombiner:
 
 
 def save_combiner(
-    combiner: Vanilla | Adaptive | Kster,
+    combiner: Vanilla | Proximity | Adaptive | Kster,
     folder: Path,
     *,
     model: ModelIdentity,
@@ -117,7 +123,7 @@ def save_combiner(
     try:
         with atomic_folder(folder) as temporary:
             digest = None
-            if not isinstance(combiner, Vanilla):
+            if isinstance(combiner, Adaptive | Kster):
                 weights = {name: weight.contiguous().cpu() for name, weight in combiner.network.state_dict().items()}
                 with atomic_path(temporary / WEIGHTS) as file:
                     save_file(weights, file)
@@ -154,7 +160,7 @@ def load_combiner(path: str | Path) -> SavedCombiner:
             f"{folder / MANIFEST}: this version has no combiner {manifest.combiner} with settings {manifest.settings} "
             f"({error}); copy or fit it again"
         ) from error
-    if not isinstance(combiner, Vanilla):
+    if isinstance(combiner, Adaptive | Kster):
         _load_weights(combiner.network, folder / WEIGHTS, manifest.weights)
     return SavedCombiner(folder, manifest, combiner)
 

@@ -340,4 +340,4 @@ class AdaptationSteps:
         settings = ", ".join(f"{name} {value}" for name, value in load_combiner(combiner).manifest.settings.items())
         if 0 < dev < LEAST:
             self.notes.append(f"Nothing is fitted: {dev:,} dev pairs are too few (from {LEAST:,} on).")
-        self.notes.append(f"The combiner is vanilla with settings that are safe for a small memory: {settings}.")
+        self.notes.append(f"The combiner is proximity, with settings that are safe for a small memory: {settings}.")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from lacuna.combiners import Combiner, Vanilla, load_combiner, save_combiner
+from lacuna.combiners import Combiner, Proximity, load_combiner, save_combiner
 from lacuna.combiners.gate import FOLDER as GATE_FOLDER
 from lacuna.combiners.storage import MemoryRecord, ModelIdentity
 from lacuna.corpora import draw_pairs
@@ -28,9 +28,6 @@ from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.translator import Memory, Translator
 
-# The best mean perplexity of a grid, and a lower one than that of the model alone in each of 18 cases on dev. On test,
-# 30 pairs then neither help nor harm significantly; docs/adapt.md has the figures.
-SAFE = Vanilla(k=16, knn_weight=0.15, temperature=30.0)
 # The candidates.
 FITTED: tuple[Fitter, ...] = (FitAdaptive(), FitVanilla())
 ALONE = "model alone"
@@ -126,7 +123,7 @@ def _compare(
 def save_safe_combiner(model: Model, memory: Memory, into: Path, *, seed: int) -> None:
     """Save the settings for a memory to which nothing can be fitted."""
     save_combiner(
-        replace(SAFE, k=min(SAFE.k, memory.store.entries)),
+        Proximity.suited_to(memory.store),
         into,
         model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
         memories=(MemoryRecord.of(memory.name, memory.store),),

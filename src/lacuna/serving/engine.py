@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lacuna.combiners import Combiner, SavedCombiner, Vanilla
+from lacuna.combiners import Combiner, Proximity, SavedCombiner, Vanilla
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError
@@ -34,13 +34,14 @@ class TranslationOptions:
     """Options of a request. Texts with equal options are translated in one batch.
 
     :param memories: States of memories, in the order of the server; empty for the model alone.
-    :param combiner: Name of a combiner of the server, or settings of the client.
+    :param combiner: Name of a combiner of the server, or settings of the client; ``None`` for settings that suit the
+        pairs.
     :param pairs: Pairs of the request itself, searched like a further memory.
     :param exact_contexts: Translate a sentence of a memory as there; see :class:`~lacuna.combiners.ExactContexts`.
     """
 
     memories: tuple[Memory, ...]
-    combiner: str | Vanilla
+    combiner: str | Vanilla | None
     beam: BeamSettings
     pairs: tuple[SentencePair, ...] = ()
     exact_contexts: bool = True
@@ -115,7 +116,7 @@ class Engine:
         if isinstance(combiner, Vanilla) and chosen and not pairs:
             _check_k(combiner.k, chosen)
         exact_contexts = not isinstance(combiner, Vanilla)  # settings of the client are followed to the letter
-        if combiner is None:
+        if combiner is None and (chosen or not pairs):
             combiner = next((memory.name for memory in chosen if memory.name in self.combiners), Vanilla())
         if isinstance(combiner, str) and combiner not in self.combiners:
             raise RequestError(f"combiner: got {combiner!r}; available: {_listed(self.combiners)}")
@@ -136,9 +137,12 @@ class Engine:
         return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
 
     def _translator(self, options: TranslationOptions) -> Translator:
-        combiner = self.combiners[options.combiner] if isinstance(options.combiner, str) else options.combiner
         own = [self._memory_of(options.pairs)] if options.pairs else []
         memories = [*options.memories, *own]
+        if isinstance(options.combiner, str):
+            combiner: Combiner = self.combiners[options.combiner]
+        else:
+            combiner = options.combiner or Proximity.suited_to(memories[0].store)
         return Translator(self.model, memories, combiner, options.beam, exact_contexts=options.exact_contexts)
 
     def _memory_of(self, pairs: Sequence[SentencePair]) -> Memory:

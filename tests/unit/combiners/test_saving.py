@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from lacuna.combiners import Adaptive, Kster, Vanilla, load_combiner, save_combiner
+from lacuna.combiners import Adaptive, Kster, Proximity, Vanilla, load_combiner, save_combiner
 from lacuna.combiners.storage import MANIFEST, WEIGHTS, MemoryRecord, ModelIdentity
 from lacuna.errors import CombinerError
 from unit.combiners.neighborhoods import DIMENSION, make_neighbors, single
@@ -19,10 +19,11 @@ MODEL = ModelIdentity(name="toy", fingerprint="a" * 64)
 MEMORIES = (MemoryRecord(name="it", fingerprint="b" * 64, entries=7),)
 
 
-def make(kind: str) -> Vanilla | Adaptive | Kster:
+def make(kind: str) -> Vanilla | Proximity | Adaptive | Kster:
     torch.manual_seed(5)
     return {
         "vanilla": lambda: Vanilla(4, 0.3, 20.0),
+        "proximity": lambda: Proximity(4, 0.9, 20.0, 40.0),
         "adaptive": lambda: Adaptive(4, 30.0),
         "kster": lambda: Kster(DIMENSION, 4, "gaussian"),
     }[kind]()
@@ -38,7 +39,7 @@ def rewrite(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-@pytest.mark.parametrize("kind", ["vanilla", "adaptive", "kster"])
+@pytest.mark.parametrize("kind", ["vanilla", "proximity", "adaptive", "kster"])
 def test_what_is_loaded_is_what_was_saved(kind: str, tmp_path: Path) -> None:
     before, found = make(kind), single(make_neighbors(1, 6, 4, weights=True))
     saved = load_combiner(save(kind, tmp_path / "one"))
@@ -52,13 +53,13 @@ def test_what_is_loaded_is_what_was_saved(kind: str, tmp_path: Path) -> None:
     saved.check_model("a" * 64)
 
 
-@pytest.mark.parametrize("kind", ["vanilla", "adaptive", "kster"])
+@pytest.mark.parametrize("kind", ["vanilla", "proximity", "adaptive", "kster"])
 def test_same_combiner_same_bytes(kind: str, tmp_path: Path) -> None:
     content = [
         {path.name: path.read_bytes() for path in save(kind, tmp_path / name).iterdir()} for name in ("one", "two")
     ]
     assert content[0] == content[1]
-    assert set(content[0]) == ({MANIFEST} if kind == "vanilla" else {MANIFEST, WEIGHTS})
+    assert set(content[0]) == ({MANIFEST} if kind in {"vanilla", "proximity"} else {MANIFEST, WEIGHTS})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
 
 

@@ -6,14 +6,15 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from lacuna.analysis.pruning_choice import PruningChoice, PruningTrial
+from lacuna.combiners import Proximity, Vanilla
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store, open_store
 from lacuna.domain import Domain, adapt, adaptation_steps, combiner_choice, open_domain, work_plan
-from lacuna.domain.combiner_choice import SAFE
 from lacuna.errors import CorpusError, DomainError, SettingError
 from lacuna.evaluation import evaluate_systems
 from lacuna.files import sha256_of
@@ -154,12 +155,20 @@ def test_other_inputs_are_refused_and_nothing_changes(
 def test_thirty_pairs_get_safe_settings(small: Domain) -> None:
     found = small.manifest
     assert (found.pairs.train, found.pairs.dev, found.pairs.test) == (30, 0, 0)
-    assert small.combiner.combiner == SAFE
+    assert small.combiner.combiner == Proximity.suited_to(open_store(small.memory))
     assert small.combiner.manifest.dev_loss is None
     assert (found.scores, found.combiner.candidates, found.calibrated) == ((), (), False)
     assert any("Nothing is fitted" in note for note in found.notes)
     assert any("safe" in note for note in found.notes)
     assert len(small.translate(TEXTS)) == 2
+
+
+def test_safe_settings_follow_the_scale_of_the_keys(small: Domain) -> None:
+    store = open_store(small.memory)
+    keys = store.keys.gather(np.arange(store.entries)).astype(np.float64)
+    variance = float(keys.var(axis=0).sum())
+    assert Proximity.suited_to(store).temperature == pytest.approx(0.05 * variance, rel=1e-3)
+    assert Proximity.suited_to(store).model_distance == pytest.approx(0.2 * variance, rel=1e-3)
 
 
 def test_a_single_pair_is_enough(folder: Path, model: Path, tmp_path: Path) -> None:
@@ -171,7 +180,7 @@ def test_a_single_pair_is_enough(folder: Path, model: Path, tmp_path: Path) -> N
 def test_a_few_dev_pairs_fit_nothing_but_a_test_set_is_scored(folder: Path, model: Path, tmp_path: Path) -> None:
     dev, test = (write_pairs(tmp_path / f"{seed}.tsv", make_pairs(9, seed=seed)) for seed in (5, 6))
     domain = adapt(folder / "small.tsv", tmp_path / "new", dev=dev, test=test, model=model, device="cpu")
-    assert domain.combiner.combiner == SAFE
+    assert domain.combiner.combiner == Proximity.suited_to(open_store(domain.memory))
     assert any("9 dev pairs are too few" in note for note in domain.manifest.notes)
     assert len(domain.manifest.scores) == 2
 
@@ -314,7 +323,7 @@ def test_a_memory_that_can_be_pruned_and_gated(
 ) -> None:
     """The tiny model knows nothing, so dev would never allow either: the decisions are made here."""
     trial = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, p_log_p=0.5, bleu=1.0, p_bleu=0.5)
-    choice = PruningChoice(Plac(1), 0.3, SAFE, -1.0, 1.1, (trial,), 0)
+    choice = PruningChoice(Plac(1), 0.3, Vanilla(), -1.0, 1.1, (trial,), 0)
     monkeypatch.setattr(work_plan, "_LEAST_PRUNED", 0)
     monkeypatch.setattr(work_plan, "_LEAST_GATED", 0)
     monkeypatch.setattr(adaptation_steps, "choose_pruning", lambda *_, **__: choice)

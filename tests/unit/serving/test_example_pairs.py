@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from lacuna.combiners import Vanilla
+from lacuna.combiners import Proximity, Vanilla
 from lacuna.datastore import build_store
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.models import Model
@@ -42,6 +42,16 @@ def test_they_work_without_a_memory_and_with_fewer_entries_than_k(client: TestCl
     assert translated(client, **body, combiner={"k": 64, "knn_weight": 1.0, "temperature": 0.001}) == [NEW["target"]]
     answer = client.post("/api/v1/translate", json={**body, "combiner": BY_HEART}).json()
     assert (answer["memories"], answer["translations"][0]["text"]) == ([], NEW["target"])
+
+
+def test_without_a_memory_and_a_combiner_the_settings_suit_them(
+    client: TestClient, model: Model, tmp_path: Path
+) -> None:
+    stored = remember(model, PAIRS[2:], tmp_path / "stored")
+    combiner = Proximity.suited_to(stored.store)
+    expected = Translator(model, [stored], combiner, exact_contexts=True).translate(SOURCES)
+    pairs = [{"source": pair.source, "target": pair.target} for pair in PAIRS[2:]]
+    assert translated(client, texts=SOURCES, memories=[], pairs=pairs) == [one.text for one in expected]
 
 
 def test_they_are_searched_like_a_memory_on_disk(

@@ -1,0 +1,70 @@
+"""kNN-MT whose weight depends on how near the neighbors are, for memories to which nothing can be fitted.
+
+With one weight for all tokens, as in :mod:`lacuna.combiners.vanilla`, the far neighbors that a small memory has for
+most queries harm as much as the few near ones help. Settings only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from lacuna.combiners.base import Neighbors
+from lacuna.datastore import Store
+from lacuna.errors import SettingError
+
+# Found on dev; docs/adapt.md has the figures. The distances are in units of the variance of the keys, which differs a
+# dozenfold between models but little between texts.
+_K, _KNN_WEIGHT, _TEMPERATURE, _MODEL_DISTANCE = 16, 0.9, 0.05, 0.2
+# Entries from which the variance is estimated.
+_SAMPLE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Proximity:
+    """A softmax over negative distances in which the model takes part like one more neighbor, at a fixed distance.
+
+    :param k: Neighbors per query.
+    :param knn_weight: Upper bound of the share of the neighbors, reached if they are much nearer than the model.
+    :param temperature: Divides squared distances; larger is flatter.
+    :param model_distance: Squared distance at which the model counts as much as one neighbor.
+    """
+
+    k: int
+    knn_weight: float
+    temperature: float
+    model_distance: float
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise SettingError(f"k: got {self.k}; allowed is 1 or more")
+        if not 0 <= self.knn_weight <= 1:
+            raise SettingError(f"knn_weight: got {self.knn_weight}; allowed is 0 (model only) to 1 (memory only)")
+        if not self.temperature > 0:
+            raise SettingError(f"temperature: got {self.temperature}; allowed is more than 0")
+        if not self.model_distance >= 0:
+            raise SettingError(f"model_distance: got {self.model_distance}; allowed is 0 or more")
+
+    @classmethod
+    def suited_to(cls, store: Store) -> Proximity:
+        """Return settings that work without fitting, on the scale of the distances in a store."""
+        rows = np.linspace(0, store.entries - 1, min(store.entries, _SAMPLE)).astype(np.int64)
+        distances = np.square(store.keys.gather(rows).astype(np.float32) - store.mean).sum(axis=1)
+        variance = max(float(distances.mean()), 1e-6)  # a single entry has none
+        return cls(
+            k=min(_K, store.entries),
+            knn_weight=_KNN_WEIGHT,
+            temperature=round(_TEMPERATURE * variance, 6),
+            model_distance=round(_MODEL_DISTANCE * variance, 6),
+        )
+
+    def mass(self, found: Neighbors) -> torch.Tensor:
+        """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
+        scores = -found.distances / self.temperature
+        if found.log_weights is not None:
+            scores = scores + found.log_weights
+        scores = scores.masked_fill(found.values < 0, -torch.inf)
+        model = scores.new_full((len(scores), 1), -self.model_distance / self.temperature)
+        return self.knn_weight * torch.softmax(torch.cat([scores, model], dim=1), dim=1)[:, :-1]
