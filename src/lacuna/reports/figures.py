@@ -24,7 +24,7 @@ with needs_extra("reports", "drawing figures"):
     from matplotlib.ticker import Formatter, MaxNLocator, PercentFormatter, ScalarFormatter, StrMethodFormatter
 
 # The palette of Okabe and Ito, which is safe for color-blind readers, darkened for contrast with white paper.
-PALETTE = ("#0067a5", "#cc8400", "#00936b", "#c0649a", "#4699d1", "#b04400")
+PALETTE = ("#0067a5", "#cc8400", "#00936b", "#c0649a", "#4699d1", "#b04400", "#6e6e00")
 INK, MUTED, RULE, PAPER = "#24292f", "#57606a", "#d8dee4", "#ffffff"
 # CSS variables by which a page can replace the colors.
 THEME = {color: f"series-{number}" for number, color in enumerate(PALETTE, 1)} | {
@@ -38,6 +38,7 @@ _MARKERS = "osD^v<p>"
 _DASHES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1.2)))
 _HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx")
 _INCHES = (6.4, 3.5)
+_ROW_INCHES = 0.22  # height of a further row of the legend
 _DOTS_PER_INCH = 150
 _STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
@@ -101,7 +102,8 @@ def draw(table: Table, plot: Plot) -> Figure | None:
         handles = (_draw_bars if plot.kind == "bars" else _draw_lines)(axes, chart)
         _label(axes, plot, chart)
         if len(chart.series) > 1:
-            _add_legend(axes, handles, [series.name for series in chart.series])
+            rows = _add_legend(canvas, handles, [series.name for series in chart.series])
+            canvas.set_figheight(_INCHES[1] + (rows - 1) * _ROW_INCHES)
         svg, png = io.BytesIO(), io.BytesIO()
         canvas.savefig(svg, format="svg", metadata={"Date": None})
         canvas.savefig(png, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
@@ -185,14 +187,15 @@ def _axis_numbers(column: Column) -> Formatter:
     return ScalarFormatter(useOffset=False)
 
 
-def _add_legend(axes: Axes, handles: list[Any], names: list[str]) -> None:
-    columns = max(1, min(len(names), _CHARACTERS // (max(len(_short(name)) for name in names) + 8)))
-    legend = axes.legend(
-        handles, [""] * len(names), loc="lower left", bbox_to_anchor=(0, 1.01), ncols=columns, borderaxespad=0
-    )
+def _add_legend(canvas: Canvas, handles: list[Any], names: list[str]) -> int:
+    """Add a legend above the axes and return the number of its rows."""
+    columns = max(1, min(len(names), _CHARACTERS // (max(len(_short(name)) for name in names) + 12)))
+    # Of the whole figure and not of the axes, which would shrink to half their width beside a wide legend.
+    legend = canvas.legend(handles, [""] * len(names), loc="outside upper left", ncols=columns)
     # Set afterwards: matplotlib omits labels that begin with an underscore.
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_text(_short(name))
+    return -(-len(names) // columns)
 
 
 def _short(name: str) -> str:

@@ -208,13 +208,18 @@ def curve_table(results: ComparisonResults) -> Table:
     """List BLEU on dev by the share of entries dropped."""
     columns = (Column("method"), Column("dropped", "share"), Column("BLEU", "score"), Column("against whole", "score"))
     whole = results.curve[0].bleu
-    systems = sorted(results.curve[1:], key=lambda system: (system.name, system.dropped or 0.0))
+    systems = [results.curve[0], *sorted(results.curve[1:], key=_curve_order)]
     rows = tuple((_curve_title(system.name), system.dropped, system.bleu, system.bleu - whole) for system in systems)
     marks = {(number, 2): "*" for number, system in enumerate(systems) if system.score["declined"]}
     plot = Plot("lines", "dropped", ("BLEU",), "method", "share of entries dropped", "BLEU on dev")
-    note = f"{_STAR} Whole memory: {whole:.2f}. PLAC with several values of min_margin."
+    note = f"{_STAR} PLAC with several values of min_margin."
     title = "BLEU on dev over the pruning ratio"
     return Table("curve", title, columns, rows, note, marks, plot, paper="Figure 3")
+
+
+def _curve_order(system: SystemResult) -> tuple[str, int, float]:
+    method, _, margin = system.name.partition(" ")
+    return method, int(margin or 0), system.dropped or 0.0
 
 
 def _curve_title(name: str) -> str:
