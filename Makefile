@@ -8,7 +8,7 @@ COMET_READY := $(COMET)/.ready
 # Two test workers share the cores; OpenMP threads waiting for each other would only slow them down.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup demo test test-all comet test-comet test-browser lint format bench clean
+.PHONY: help setup demo test test-all comet test-comet test-browser lint format bench figures clean
 
 help:
 	@echo "make demo   install, run the main job on the bundled model, show a report"
@@ -94,6 +94,11 @@ endif
 	$(BIN)/python benchmarks/fit.py demo/corpus/dev.tsv --memory bench/store
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/busy.py
+
+# The two figures of README: `make figures OUT=FOLDER`, where FOLDER has the results of experiments/software-fr.yaml.
+figures: $(READY)
+	$(BIN)/lacuna report $(OUT)
+	cp $(OUT)/figures/accuracy.png $(OUT)/figures/curve.png docs/images/
 
 clean:
 	rm -rf $(VENV) $(COMET) build demo bench .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
