@@ -53,6 +53,7 @@ from .pruning import Known as Known
 from .pruning import Merge as Merge
 from .pruning import Plac as Plac
 from .pruning import Random as Random
+from .pruning import Redundant as Redundant
 from .pruning import Reverse as Reverse
 from .pruning import prune_store as prune_store
 from .analysis import choose_pruning as choose_pruning
@@ -60,6 +61,7 @@ from .analysis import choose_pruning as choose_pruning
 # Combiners, gate and calibration
 from .combiners import Adaptive as Adaptive
 from .combiners import Kster as Kster
+from .combiners import Proximity as Proximity
 from .combiners import Vanilla as Vanilla
 from .combiners import load_combiner as load_combiner
 from .combiners import load_gate as load_gate

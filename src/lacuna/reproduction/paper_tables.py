@@ -24,6 +24,7 @@ TITLES = {
     "cluster": "Cluster",
     "merge": "Merge",
     "known": "Known",
+    "redundant": "Redundant",
     "all_known": "All known",
     "plac": "PLAC",
     REVERSE: "Reverse",
