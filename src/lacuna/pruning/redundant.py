@@ -20,13 +20,13 @@ from lacuna.pruning.base import (
     count_groups,
     draw,
     drop_count,
-    largest_ratio,
     limit_drops,
     seeded_rng,
 )
 from lacuna.pruning.merge import same_value_neighbors
 
-_SUGGESTED = (1, 2, 4, 8)
+# Numbers of copies to try, if none is given.
+COPIES = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,20 @@ class Redundant:
     Unknown entries are always kept. Known ones are visited in random order: an entry is a candidate if enough of its
     neighbors are unknown, or were visited before it and are no candidates.
 
-    :param copies: Least number of remaining neighbors of the same value.
+    :param copies: Least number of remaining neighbors of the same value; without one, the first of :data:`COPIES` with
+        enough candidates.
     :param k: Number of neighbors considered.
     """
 
     name: ClassVar[str] = "redundant"
     reads_margins: ClassVar[bool] = False
-    copies: int = 4
+    copies: int | None = None
     k: int = 16
 
     def __post_init__(self) -> None:
         if self.k < 1:
             raise SettingError(f"k: got {self.k}; allowed is 1 or more")
-        if not 1 <= self.copies <= self.k:
+        if self.copies is not None and not 1 <= self.copies <= self.k:
             raise SettingError(f"copies: got {self.copies}; allowed is 1 to k, which is {self.k}")
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
@@ -57,26 +58,24 @@ class Redundant:
         asked = drop_count(ratio, len(known), self.name)
         starts, near = same_value_neighbors(entries.values, entries.neighbors(self.k))
         order = rng.permutation(np.flatnonzero(known))
-        candidates = with_copies(known, order, starts, near, self.copies)
-        possible = int(np.count_nonzero(candidates))
-        way_out = "use a smaller ratio or fewer copies"
-        if asked > possible and not clamp:
-            each = {number: with_copies(known, order, starts, near, number) for number in _SUGGESTED}
-            ratios = (f"{largest_ratio(int(found.sum()), len(known))} with {number}" for number, found in each.items())
-            way_out += f" (the largest ratio is {', '.join(ratios)})"
+        for copies in COPIES if self.copies is None else (self.copies,):
+            candidates = with_copies(known, order, starts, near, copies)
+            possible = int(np.count_nonzero(candidates))
+            if possible >= asked:
+                break
         count = limit_drops(
             asked,
             possible,
             len(known),
-            f"only known entries are dropped of whose {self.k} neighbors {self.copies} with the same value remain",
-            way_out,
+            f"only known entries are dropped of whose {self.k} neighbors {copies} with the same value remain",
+            "use a smaller ratio" if copies == 1 else "use a smaller ratio or fewer copies",
             clamp,
         )
         keep = draw(candidates, count, rng)
         groups = {
             "unknown": ~known,
-            f"known, fewer than {self.copies} copies": known & ~candidates,
-            f"known, {self.copies} copies or more": candidates,
+            f"known, fewer than {copies} copies": known & ~candidates,
+            f"known, {copies} copies or more": candidates,
         }
         return Pruning(keep, count_groups(keep, groups))
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lacuna.errors import SettingError
 from lacuna.pruning import Redundant
+from lacuna.pruning.redundant import COPIES
 from unit.pruning.tables import RATIOS, SEEDS, Table, tables
 
 
@@ -35,7 +36,7 @@ def test_it_is_the_slow_version_and_leaves_enough_copies(
     candidates = slow_candidates(table, copies, k, seed)
     wanted = round(ratio * len(table.known))
     if wanted > len(candidates):
-        with pytest.raises(SettingError, match=f"at most {len(candidates)} .*fewer copies .*with 1, .* with 8"):
+        with pytest.raises(SettingError, match=f"at most {len(candidates)} .*smaller ratio"):
             Redundant(copies, k).prune(table, ratio=ratio, seed=seed)
     pruning = Redundant(copies, k).prune(table, ratio=ratio, seed=seed, clamp=True)
     dropped = set(np.flatnonzero(~pruning.keep).tolist())
@@ -57,6 +58,18 @@ def test_worked_example() -> None:
         assert Redundant(copies=2, k=5).prune(alike, ratio=1, seed=seed, clamp=True).keep.sum() == 2
     groups = Redundant(copies=2, k=5).prune(alike, ratio=1 / 3, seed=0).groups
     assert groups == {"unknown": (1, 0), "known, fewer than 2 copies": (1, 0), "known, 2 copies or more": (2, 2)}
+
+
+@given(tables(), RATIOS, SEEDS)
+def test_without_a_number_of_copies_it_leaves_as_many_as_the_ratio_allows(
+    table: Table, ratio: float, seed: int
+) -> None:
+    wanted = round(ratio * len(table.known))
+    copies = next((each for each in COPIES if len(slow_candidates(table, each, 16, seed)) >= wanted), 1)
+    found, expected = (
+        Redundant(number).prune(table, ratio=ratio, seed=seed, clamp=True).keep for number in (None, copies)
+    )
+    assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("settings", "says"), [((4, 0), "k: got 0"), ((0, 5), "copies: got 0"), ((6, 5), "1 to k")])

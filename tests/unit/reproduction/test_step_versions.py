@@ -29,7 +29,7 @@ DROPPED: dict[str, list[int]] = {
     "known": [2, 5, 7, 19, 25, 28],
     "all_known": [1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19, 20, 22, 23, 25, 26, 28, 29],
     "cluster": [5, 14, 19, 21, 22, 24],
-    "redundant": [4, 10, 14, 22, 23, 26],  # with one copy: so small a table has no four
+    "redundant": [7, 8, 16, 17, 22, 29],
     "merge": [1, 7, 22, 23, 28, 29],
     "reverse": [0, 1, 12, 18, 23, 29],
 }
@@ -65,8 +65,7 @@ def test_a_version_stands_for_one_artifact_format() -> None:
 def test_version_1_of_prune_drops_these_entries(method: str) -> None:
     assert STEP_VERSIONS["prune"] == 1
     ratio = None if method == "all_known" else 0.2
-    settings = {"copies": 1} if method == "redundant" else {}
-    keep = make_pruner(method, **settings).prune(entries(), ratio=ratio, seed=3, clamp=True).keep
+    keep = make_pruner(method).prune(entries(), ratio=ratio, seed=3, clamp=True).keep
     assert np.flatnonzero(~keep).tolist() == DROPPED[method]
 
 
