@@ -26,6 +26,8 @@ from lacuna.translator import Translator
 PARTS = ("train", "dev", "test")
 ALONE = "model alone"
 
+_MARKUP = frozenset("%{}<>[]&$_\\|=@#/*~^")  # characters that ordinary sentences do not have
+
 
 @dataclass(frozen=True)
 class DemoSettings:
@@ -164,6 +166,6 @@ def _draw(corpus: Path, part: str, settings: DemoSettings) -> list[SentencePair]
 
 
 def _readable(references: Sequence[str], gains: Sequence[float]) -> int:
-    """Return the index of the sentence of readable length with the largest gain."""
-    readable = [4 <= len(reference.split()) <= 14 for reference in references]
+    """Return the index of the sentence of readable length, without markup and placeholders, with the largest gain."""
+    readable = [4 <= len(reference.split()) <= 14 and not _MARKUP & set(reference) for reference in references]
     return int(np.argmax(np.where(readable, gains, -1000.0)))
