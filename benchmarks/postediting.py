@@ -58,6 +58,13 @@ def walk(
     return first, again, seconds
 
 
+def fitting(model: Model, pairs: list[SentencePair]) -> list[SentencePair]:
+    """Leave out pairs that are too long for the model."""
+    sources = model.encode_sources([pair.source for pair in pairs])
+    targets = model.encode_targets([pair.target for pair in pairs])
+    return [pair for pair, source, target in zip(pairs, sources, targets, strict=True) if model.fits(source, target)]
+
+
 def main() -> None:
     """Print one JSON object per system."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -72,7 +79,7 @@ def main() -> None:
         parser.error("--memory and --combiner go together")
     languages = Languages.parse(given.languages)
     model = load_model(given.model, languages=languages)
-    pairs = list(read_corpus(given.document, languages=languages))[: given.sentences]
+    pairs = fitting(model, list(read_corpus(given.document, languages=languages)))[: given.sentences]
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     fixed = [open_memory(given.memory)] if given.memory else []
     combiner = load_combiner(given.combiner) if given.combiner else None
