@@ -53,7 +53,6 @@ from .pruning import Known as Known
 from .pruning import Merge as Merge
 from .pruning import Plac as Plac
 from .pruning import Random as Random
-from .pruning import Redundant as Redundant
 from .pruning import Reverse as Reverse
 from .pruning import prune_store as prune_store
 from .analysis import choose_pruning as choose_pruning

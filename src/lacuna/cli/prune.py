@@ -26,7 +26,7 @@ def prune(
     system: ModelOptions,
     into: Annotated[Path, typer.Option(help="Folder for the new store.")],
     method: Annotated[
-        str, typer.Option(help="plac, redundant, random, known, all_known, cluster, merge or reverse (docs/prune.md).")
+        str, typer.Option(help="plac, random, known, all_known, cluster, merge or reverse (docs/prune.md).")
     ] = "plac",
     ratio: Annotated[
         float | None, typer.Option(help="Share of all entries to drop, 0 to 1; every method but all_known needs it.")
@@ -42,10 +42,7 @@ def prune(
     threshold: Annotated[
         float | None, typer.Option(help="Largest difference of translation costs within a group (cluster).")
     ] = None,
-    k: Annotated[int | None, typer.Option(help="Neighbors to compare with (merge, redundant).")] = None,
-    copies: Annotated[
-        int | None, typer.Option(help="Neighbors of the same value that must remain (redundant).")
-    ] = None,
+    k: Annotated[int | None, typer.Option(help="Neighbors to compare with (merge).")] = None,
     auto: Annotated[
         bool, typer.Option("--auto", help="Choose ratio and min_margin on --dev: the largest ratio without a loss.")
     ] = False,
@@ -69,7 +66,7 @@ def prune(
     from lacuna.pruning import make_pruner, prune_store
 
     use_threads(system.threads)
-    settings = given(min_margin=min_margin, order=order, ngram=ngram, threshold=threshold, k=k, copies=copies)
+    settings = given(min_margin=min_margin, order=order, ngram=ngram, threshold=threshold, k=k)
     choice = None
     if auto:
         if dev is None or ratio is not None or settings or method != "plac":

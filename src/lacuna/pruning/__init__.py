@@ -12,7 +12,6 @@ from lacuna.pruning.cluster import Cluster
 from lacuna.pruning.merge import Merge
 from lacuna.pruning.plac import Plac, Reverse
 from lacuna.pruning.pruned_store import PruneReport, prune_store
-from lacuna.pruning.redundant import Redundant
 
 __all__ = [
     "PRUNERS",
@@ -27,14 +26,13 @@ __all__ = [
     "Pruner",
     "Pruning",
     "Random",
-    "Redundant",
     "Reverse",
     "make_pruner",
     "prune_store",
 ]
 
 PRUNERS: dict[str, type[Pruner]] = {
-    pruner.name: pruner for pruner in (Plac, Redundant, Random, Known, AllKnown, Cluster, Merge, Reverse)
+    pruner.name: pruner for pruner in (Plac, Random, Known, AllKnown, Cluster, Merge, Reverse)
 }
 
 

@@ -25,7 +25,7 @@ from lacuna.records import Languages, SentencePair
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 FinetuneMethod = Literal["full", "lora"]
-CurveMethod = Literal["random", "cluster", "merge", "known", "redundant", "reverse"]
+CurveMethod = Literal["random", "cluster", "merge", "known", "reverse"]
 
 
 class _Section(BaseModel):

@@ -24,7 +24,6 @@ TITLES = {
     "cluster": "Cluster",
     "merge": "Merge",
     "known": "Known",
-    "redundant": "Redundant",
     "all_known": "All known",
     "plac": "PLAC",
     REVERSE: "Reverse",
