@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from lacuna.errors import SettingError
+
 
 def first_places(values: torch.Tensor) -> torch.Tensor:
     """Return for each neighbor the place of the nearest one with the same value: (queries, k)."""
@@ -84,6 +86,16 @@ class Combiner(Protocol):
 
     def mass(self, found: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
+
+
+def check_kernel_settings(k: int, knn_weight: float, temperature: float) -> None:
+    """Refuse settings of a softmax over negative distances that are out of range."""
+    if k < 1:
+        raise SettingError(f"k: got {k}; allowed is 1 or more")
+    if not 0 <= knn_weight <= 1:
+        raise SettingError(f"knn_weight: got {knn_weight}; allowed is 0 (model only) to 1 (memory only)")
+    if not temperature > 0:
+        raise SettingError(f"temperature: got {temperature}; allowed is more than 0")
 
 
 def kernel_weights(found: Neighbors, scores: torch.Tensor, barred: torch.Tensor | None = None) -> torch.Tensor:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lacuna.combiners.base import Neighbors
+from lacuna.combiners.base import Neighbors, check_kernel_settings
 from lacuna.datastore import Store
 from lacuna.errors import SettingError
 
@@ -38,12 +38,7 @@ class Proximity:
     model_distance: float
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise SettingError(f"k: got {self.k}; allowed is 1 or more")
-        if not 0 <= self.knn_weight <= 1:
-            raise SettingError(f"knn_weight: got {self.knn_weight}; allowed is 0 (model only) to 1 (memory only)")
-        if not self.temperature > 0:
-            raise SettingError(f"temperature: got {self.temperature}; allowed is more than 0")
+        check_kernel_settings(self.k, self.knn_weight, self.temperature)
         if not self.model_distance >= 0:
             raise SettingError(f"model_distance: got {self.model_distance}; allowed is 0 or more")
 

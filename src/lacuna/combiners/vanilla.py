@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from lacuna.combiners.base import Neighbors, kernel_weights
-from lacuna.errors import SettingError
+from lacuna.combiners.base import Neighbors, check_kernel_settings, kernel_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +26,7 @@ class Vanilla:
     temperature: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise SettingError(f"k: got {self.k}; allowed is 1 or more")
-        if not 0 <= self.knn_weight <= 1:
-            raise SettingError(f"knn_weight: got {self.knn_weight}; allowed is 0 (model only) to 1 (memory only)")
-        if not self.temperature > 0:
-            raise SettingError(f"temperature: got {self.temperature}; allowed is more than 0")
+        check_kernel_settings(self.k, self.knn_weight, self.temperature)
 
     def mass(self, found: Neighbors) -> torch.Tensor:
         """Return ``knn_weight * softmax(-distances / temperature)``; a query without neighbors gets zeros."""

@@ -27,9 +27,9 @@ def test_a_projection_is_a_product(rows: int, inputs: int, outputs: int) -> None
     out = np.full((rows, len(packed.bias)), np.nan, np.float32)
     kernels.project(x, packed.weight, packed.bias, 0, out)
     expected = x.astype(np.float64) @ weight.T.astype(np.float64) + bias
-    # A sum of n float32 products is off by at most n + 1 roundings of the sum of their sizes.
+    # Rounding errors grow with the sizes of the terms, not with their sum, which may be near 0.
     sizes = np.abs(x) @ np.abs(weight.T) + np.abs(bias)
-    assert (np.abs(out[:, :outputs] - expected) <= (inputs + 1) * np.finfo(np.float32).eps * sizes).all()
+    assert (np.abs(out[:, :outputs] - expected) <= 4 * np.finfo(np.float32).eps * sizes).all()
     assert not out[:, outputs:].any()
 
 
