@@ -48,6 +48,10 @@ class IndexingError(LacunaError):
     """An index that cannot be built, opened or searched."""
 
 
+class UnavailableError(LacunaError):
+    """A memory on a server that does not answer, or not in time."""
+
+
 class CombinerError(LacunaError):
     """A combiner that cannot be saved, opened or trusted, or that belongs to another model."""
 

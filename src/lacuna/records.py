@@ -101,6 +101,7 @@ class Translation:
     :param tokens: Number of tokens, the end token included.
     :param steps: The evidence of every token, if requested.
     :param ids: The token ids, the end token included.
+    :param without_memory: Whether the model translated alone because a memory did not answer.
     """
 
     source: str
@@ -109,3 +110,4 @@ class Translation:
     tokens: int
     steps: tuple[Step, ...] = ()
     ids: tuple[int, ...] = ()
+    without_memory: bool = False

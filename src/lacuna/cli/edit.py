@@ -25,17 +25,23 @@ from lacuna.editing import (
     replace_sentence,
     scan_sentences,
 )
+from lacuna.editing.collections import add_to_collection, forget_in_collection, replace_in_collection
 from lacuna.errors import LacunaWarning, SettingError
 
 if TYPE_CHECKING:
+    from lacuna.milvus import CollectionStore
     from lacuna.models import Model
 
 MemoryPath = Annotated[Path, typer.Argument(metavar="MEMORY", help="Folder of a memory, or of a domain.")]
+MemoryPlace = Annotated[
+    str,
+    typer.Argument(metavar="MEMORY", help="Folder of a memory or of a domain, or milvus://HOST/COLLECTION."),
+]
 
 
 @expand_bundles
 def add(
-    memory: MemoryPath,
+    memory: MemoryPlace,
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
     system: ModelOptions,
     tag: Annotated[str | None, typer.Option(help="Label of the pairs, for forget --tag.")] = None,
@@ -51,18 +57,26 @@ def add(
     not added again. If it is killed, the memory is as before; the same command resumes.
 
     Example: `lacuna add it/memory corrections.tsv --tag april`
+
+    Example: `lacuna add milvus://localhost/it corrections.tsv`
     """
     pairs = list(read_corpus(corpus, languages=system.languages, tag=tag))
-    folder, model = _open(memory, system)
+    conditions = DEFAULT_CLEANING if cleaning else None
+    collection = _collection(memory)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
-        conditions = DEFAULT_CLEANING if cleaning else None
-        report = add_pairs(folder, pairs, model, cleaning=conditions, prune=prune, progress=BarProgress())
+        if collection is not None:
+            if prune:
+                raise SettingError("--prune: needs the margins of a memory in files; leave it out")
+            report = add_to_collection(collection, pairs, system.load(), cleaning=conditions, progress=BarProgress())
+        else:
+            folder, model = _open(Path(memory), system)
+            report = add_pairs(folder, pairs, model, cleaning=conditions, prune=prune, progress=BarProgress())
     _print(memory, report, json)
 
 
 def forget(
-    memory: MemoryPath,
+    memory: MemoryPlace,
     sentence: Annotated[list[int] | None, typer.Option(help="Sentence number; may be given several times.")] = None,
     sentences: Annotated[
         str | None, typer.Option(metavar="FILE", help="File with one sentence number per line; - for stdin.")
@@ -89,12 +103,17 @@ def forget(
     numbers = None if sentence is None and sentences is None else (*(sentence or ()), *_read_numbers(sentences))
     given = None if pairs is None else tuple(read_corpus(pairs, languages=languages))
     selection = Selection(numbers, tag, origin, matching, given)
-    _print(memory, forget_sentences(_folder(memory), selection, dry_run=dry_run, receipt=receipt), json)
+    collection = _collection(memory)
+    if collection is not None:
+        if receipt is not None:
+            raise SettingError("--receipt: a receipt is about files; leave it out for a memory in Milvus")
+        return _print(memory, forget_in_collection(collection, selection, dry_run=dry_run), json)
+    _print(memory, forget_sentences(_folder(Path(memory)), selection, dry_run=dry_run, receipt=receipt), json)
 
 
 @expand_bundles
 def replace(
-    memory: MemoryPath,
+    memory: MemoryPlace,
     system: ModelOptions,
     sentence: Annotated[int, typer.Option(help="Number of the sentence.")],
     target: Annotated[str, typer.Option(help="The right translation.")],
@@ -104,7 +123,10 @@ def replace(
 
     Example: `lacuna replace it/memory --sentence 12 --target "Save the file."`
     """
-    folder, model = _open(memory, system)
+    collection = _collection(memory)
+    if collection is not None:
+        return _print(memory, replace_in_collection(collection, sentence, target, system.load()), json)
+    folder, model = _open(Path(memory), system)
     report = replace_sentence(folder, sentence, target, model, progress=BarProgress())
     _print(memory, report, json)
 
@@ -162,6 +184,14 @@ def scan(
     typer.echo(f"{len(found):,} sentences; --show lists them")
 
 
+def _collection(memory: str) -> CollectionStore | None:
+    """Open a memory in Milvus; ``None`` if it is a folder."""
+    from lacuna.milvus import Collection, MilvusAddress, open_collection_store
+    from lacuna.milvus.address import is_address
+
+    return open_collection_store(Collection.open(MilvusAddress.parse(memory))) if is_address(memory) else None
+
+
 def _folder(memory: Path) -> Path:
     """Return the folder of a memory; of that of a domain, if it is one."""
     from lacuna.domain import memory_of
@@ -194,7 +224,7 @@ def _read_numbers(file: str | None) -> list[int]:
         raise SettingError(f"--sentences: {file} has a line that is no number ({error}); one per line") from error
 
 
-def _print(memory: Path, report: EditReport, json: bool) -> None:
+def _print(memory: Path | str, report: EditReport, json: bool) -> None:
     if json:
         return print_json({"memory": str(memory), **report.as_json()})
     parts = []

@@ -10,6 +10,7 @@ import typer
 from lacuna.cli.options import Json, LanguagesOption, ModelName, ModelOptions, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
+from lacuna.milvus.address import TOKEN_VARIABLE
 from lacuna.records import Languages
 
 if TYPE_CHECKING:
@@ -17,13 +18,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lacuna.datastore import Store
+    from lacuna.editing.publishing import PublishReport
     from lacuna.index import IndexReport, RecallReport
     from lacuna.index.recall import IndexTrial
 
 
 def index(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the index goes into it.")],
-    kind: Annotated[str, typer.Option(help='auto, exact, or a faiss factory string such as "IVF4096,PQ64".')] = "auto",
+    kind: Annotated[
+        str, typer.Option(help='auto, exact, a faiss factory string such as "IVF4096,PQ64", or milvus; see --uri.')
+    ] = "auto",
+    uri: Annotated[
+        str | None,
+        typer.Option(help="With --kind milvus: http://HOST:PORT of the server, or FILE.db for Milvus Lite."),
+    ] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Name of the collection in Milvus; default: that of the store's folder.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help=f"File with the token of the server; or set {TOKEN_VARIABLE}.")
+    ] = None,
     recall: Annotated[bool, typer.Option("--recall", help="Measure recall against exact search.")] = False,
     k: Annotated[list[int], typer.Option(help="Neighbors to measure recall at; may be given several times.")] = [8],  # noqa: B006 - Typer copies it
     sample: Annotated[int, typer.Option(help="Number of keys used as queries for --recall and --tune.")] = 500,
@@ -52,15 +66,28 @@ def index(
     """Build the index of a store, so that it can be searched; an existing index is replaced.
 
     Example: `lacuna index it/store --kind "IVF4096,PQ64" --recall --k 8 --k 64`
+
+    Example: `lacuna index it/store --kind milvus --uri http://localhost:19530 --collection it`
     """
     from lacuna.datastore import open_store
-    from lacuna.index import build_index, measure_recall
+    from lacuna.index import build_index, measure_recall, open_index
     from lacuna.index.recall import best_trial, check_recall, try_indexes
 
     use_threads(threads)
+    in_milvus = kind.partition(":")[0] == "milvus"
+    if not in_milvus and (uri or collection or token_file):
+        raise SettingError("--uri, --collection, --token-file: given without --kind milvus; add it, or leave them out")
     opened, progress = open_store(store), BarProgress()
     if recall:
         check_recall(opened, k, sample=sample, seed=seed)
+    if in_milvus:
+        if tune:
+            raise SettingError("--tune: tries indexes of this machine only; leave it out with --kind milvus")
+        published = _publish(opened, kind, uri, collection, token_file, ef, probes, rerank)
+        measured = None
+        if recall:
+            measured = measure_recall(opened, open_index(opened), k, sample=sample, seed=seed, progress=progress)
+        return _print_published(published, measured, json)
     trials: list[IndexTrial] = []
     if tune:
         _check_nothing_given(kind, probes, ef, rerank)
@@ -79,6 +106,42 @@ def index(
     if trials:
         _print_trials(trials, max(k))
     _print_report(report, measured)
+
+
+def _publish(
+    store: Store,
+    kind: str,
+    uri: str | None,
+    collection: str | None,
+    token_file: Path | None,
+    ef: int | None,
+    probes: int | None,
+    rerank: int | None,
+) -> PublishReport:
+    from lacuna.editing.publishing import publish_store
+    from lacuna.milvus import CollectionKind, MilvusAddress, read_link
+    from lacuna.milvus.address import collection_name
+
+    link = read_link(store.path)
+    if uri is None and link is None:
+        raise SettingError("--uri: missing; give http://HOST:PORT of a Milvus server, or FILE.db for Milvus Lite")
+    if uri is None and link is not None:
+        name, token = collection or link.collection, token_file or (link.token_file and Path(link.token_file))
+        address = MilvusAddress.of(link.uri, name, token or None)
+    else:
+        address = MilvusAddress.of(uri or "", collection or collection_name(store.path), token_file)
+    return publish_store(store, address, CollectionKind.parse(kind, ef, probes, rerank), progress=BarProgress())
+
+
+def _print_published(report: PublishReport, measured: RecallReport | None, json: bool) -> None:
+    if json:
+        return print_json({**report.as_json(), "recall": measured.as_json() if measured else None})
+    if measured:
+        _print_recall(measured)
+    typer.echo(
+        f"{report.address}: {report.entries:,} entries, {report.sent:,} of them sent now, index {report.kind}, "
+        f"in {report.seconds:.1f} s"
+    )
 
 
 def _dev_states(

@@ -68,9 +68,18 @@ def parse_languages(text: str) -> Languages:
 
 
 ModelName = Annotated[str | None, typer.Option("--model", help="Model folder or hub name; default: the bundled model.")]
-MemoryPaths = Annotated[list[str], typer.Option("--memory", help="Store folder; may be given several times.")]
-OptionalMemoryPaths = Annotated[
-    list[str] | None, typer.Option("--memory", help="Store folder; may be given several times.")
+_MEMORY_HELP = "Store folder, or milvus://HOST/COLLECTION; may be given several times."
+MemoryPaths = Annotated[list[str], typer.Option("--memory", help=_MEMORY_HELP)]
+OptionalMemoryPaths = Annotated[list[str] | None, typer.Option("--memory", help=_MEMORY_HELP)]
+TagOption = Annotated[
+    str | None, typer.Option("--tag", help="Search only entries of pairs with this label, such as a client.")
+]
+FallbackOption = Annotated[
+    bool,
+    typer.Option(
+        "--without-memory-on-failure",
+        help="If a memory on a server does not answer, translate with the model alone, and say so.",
+    ),
 ]
 DomainFolder = Annotated[
     Path | None,
@@ -208,6 +217,7 @@ class SystemOptions(MemoryOptions):
     knn_weight: KnnWeight = None
     temperature: Temperature = None
     beam: BeamWidth = None
+    tag: TagOption = None
 
     def open(
         self,
@@ -228,7 +238,7 @@ class SystemOptions(MemoryOptions):
         if self.needs_memory and not self.memory:
             raise SettingError("no memory to search; give --memory STORE or --domain DOMAIN")
         loaded = None if calibration is None else load_calibration(calibration)
-        combiner, memories = self._combiner(), self.open_memories()
+        combiner, memories = self._combiner(), self._tagged(self.open_memories())
         check_k(combiner.k, memories)
         opened = self._gate(memories) if gate else None
         return OpenedSystem(Translator(self.load(), memories, combiner, beam, gate=opened, int8=int8), loaded)
@@ -240,7 +250,13 @@ class SystemOptions(MemoryOptions):
         refuse_with_domain(**{name: getattr(self, name) for name in own}, **options)
         use_threads(self.threads)
         domain = open_domain(folder, device=self.device)
-        return OpenedSystem(domain.make_translator(beam, int8=int8), domain.calibration)
+        translator = domain.make_translator(beam, int8=int8)
+        if self.tag is not None:
+            translator = translator.with_memories(self._tagged(translator.memories))
+        return OpenedSystem(translator, domain.calibration)
+
+    def _tagged(self, memories: Sequence[Memory]) -> list[Memory]:
+        return list(memories) if self.tag is None else [memory.tagged(self.tag) for memory in memories]
 
     def _combiner(self) -> Combiner:
         """Open the fitted combiner, or create a vanilla one."""

@@ -11,6 +11,7 @@ import typer
 
 from lacuna.cli.options import (
     CalibrationFolder,
+    FallbackOption,
     Json,
     ModelOptions,
     expand_bundles,
@@ -21,6 +22,7 @@ from lacuna.cli.options import (
 )
 from lacuna.cli.render import print_json
 from lacuna.errors import SettingError, needs_extra
+from lacuna.milvus.address import MilvusAddress, is_address
 
 if TYPE_CHECKING:
     from lacuna.serving import Engine
@@ -37,7 +39,11 @@ def serve(
     system: ModelOptions,
     memory: Annotated[
         list[str] | None,
-        typer.Option("--memory", metavar="NAME=STORE", help="A memory and its name; may be given several times."),
+        typer.Option(
+            "--memory",
+            metavar="NAME=STORE",
+            help="A memory (folder, or milvus://HOST/COLLECTION) and its name; may be given several times.",
+        ),
     ] = None,
     combiner: Annotated[
         list[str] | None,
@@ -83,6 +89,7 @@ def serve(
     max_seconds: Annotated[
         float | None, typer.Option(help=with_default("Maximum seconds of a request", f"{_LIMITS}.max_seconds"))
     ] = None,
+    without_memory_on_failure: FallbackOption = False,
     json: Json = False,
 ) -> None:
     """Translate and explain over HTTP: our API, that of LibreTranslate, and a web page.
@@ -109,9 +116,9 @@ def serve(
             combiner=combiner,
             calibration=calibration,
         )
-        engine = _open_domain(system, domain)
+        engine = _open_domain(system, domain, without_memory_on_failure)
     else:
-        engine = _open(system, memory or [], combiner or [], calibration)
+        engine = _open(system, memory or [], combiner or [], calibration, without_memory_on_failure)
 
     def announce(url: str) -> None:
         if json:
@@ -123,7 +130,9 @@ def serve(
     run(engine, limits, **address, access=access, prepare=lambda: use_threads(system.threads), announce=announce)
 
 
-def _open(system: ModelOptions, memory: list[str], combiner: list[str], calibration: Path | None) -> Engine:
+def _open(
+    system: ModelOptions, memory: list[str], combiner: list[str], calibration: Path | None, fallback: bool
+) -> Engine:
     from lacuna.combiners import load_combiner
     from lacuna.explanation.calibration import load_calibration
     from lacuna.serving import Engine
@@ -135,23 +144,26 @@ def _open(system: ModelOptions, memory: list[str], combiner: list[str], calibrat
     names = [name for name, _ in combiners]
     if len(set(names)) < len(names):
         raise SettingError(f"--combiner: got the names {', '.join(names)}; give each its own")
-    return Engine(system.load(), memories, dict(combiners), measured)
+    return Engine(system.load(), memories, dict(combiners), measured, fallback=fallback)
 
 
-def _open_domain(system: ModelOptions, given: str) -> Engine:
+def _open_domain(system: ModelOptions, given: str, fallback: bool) -> Engine:
     from lacuna.domain import open_domain
     from lacuna.serving import Engine
     from lacuna.translator import open_memory
 
     use_threads(system.threads)
     name, domain = _named("--domain", given, lambda folder, name: (name, open_domain(folder, device=system.device)))
-    return Engine(domain.model, [open_memory(domain.memory, name)], {name: domain.combiner}, domain.calibration)
+    memories = [open_memory(domain.memory, name)]
+    return Engine(domain.model, memories, {name: domain.combiner}, domain.calibration, fallback=fallback)
 
 
 def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Opened:
     """Read NAME=FOLDER; the default name is that of the folder."""
     name, equals, folder = given.partition("=")
-    if not equals:
+    if is_address(given):
+        name, folder = MilvusAddress.parse(given).collection, given
+    elif not equals:
         name, folder = Path(given).name, given
     if not name or not folder:
         raise SettingError(f"{option}: got {given!r}; write NAME=FOLDER")

@@ -6,11 +6,17 @@ import json as json_format
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lacuna.cli.options import OptionalSystemOptions, check_at_least_one, expand_bundles, with_default
+from lacuna.cli.options import (
+    FallbackOption,
+    OptionalSystemOptions,
+    check_at_least_one,
+    expand_bundles,
+    with_default,
+)
 from lacuna.cli.render import BarProgress, print_line
 from lacuna.progress import SILENT
 
@@ -37,6 +43,7 @@ def translate(
         bool, typer.Option("--int8", help="8-bit weights: faster on a CPU, slightly less accurate.")
     ] = False,
     batch_size: Annotated[int, typer.Option(help="Maximum number of sentences in a batch.")] = 32,
+    without_memory_on_failure: FallbackOption = False,
     json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line, with the evidence of every token.")
     ] = False,
@@ -46,21 +53,31 @@ def translate(
     Example: `echo "Klicken Sie auf OK." | lacuna translate --domain it`
 
     Example: `echo "Klicken Sie auf OK." | lacuna translate --memory it-store --k 8 --knn-weight 0.6`
+
+    Example: `echo "Klicken Sie auf OK." | lacuna translate --memory milvus://localhost/it --tag client-a`
     """
     from lacuna.translator.streaming import open_lines
 
     check_at_least_one("--batch-size", batch_size)
     lines = open_lines(file)
     translator = system.open(length_penalty=length_penalty, gate=gate, int8=int8).translator
+    translator.fallback = without_memory_on_failure
+    alone = 0
     # On a terminal the translations themselves show the progress.
     progress = SILENT if sys.stdout.isatty() else BarProgress()
     for result in translator.stream(lines, evidence=json, batch_size=batch_size, progress=progress):
         print_line(_json_line(result) if json else result.text)
+        alone += result.without_memory
+    if alone:
+        typer.echo(f"{alone:,} sentences were translated without memory, which did not answer", err=True)
     if gate:
         count = translator.search_count
         typer.echo(f"searched at {count.searched:,} of {count.rows:,} steps", err=True)
 
 
 def _json_line(result: Translation) -> str:
-    content = {"text": result.text, "score": result.score, "steps": [asdict(step) for step in result.steps]}
+    content: dict[str, Any] = {"text": result.text, "score": result.score}
+    content["steps"] = [asdict(step) for step in result.steps]
+    if result.without_memory:
+        content["without_memory"] = True
     return json_format.dumps(content, ensure_ascii=False)

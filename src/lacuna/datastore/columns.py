@@ -99,6 +99,10 @@ class SentenceTable:
             raise IndexError(f"sentence {sentence}: was forgotten")
         return line_to_pair(line)
 
+    def pairs(self, sentences: Sequence[int]) -> dict[int, SentencePair]:
+        """Return the pairs of several sentences."""
+        return {sentence: self[sentence] for sentence in sentences}
+
     def line(self, sentence: int) -> bytes:
         """Return the line of a sentence, empty if it was forgotten."""
         place = int(np.searchsorted(self._forgotten, sentence))

@@ -23,7 +23,7 @@ from lacuna.records import SentencePair
 MARGIN = "margin/margin.npy"
 MARGIN_MANIFEST = "margin/manifest.json"
 
-_MARGIN_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+MARGIN_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,11 @@ def margin_histogram(
     margins: NDArray[np.integer[Any]], known: NDArray[np.bool_]
 ) -> dict[str, dict[str, int]]:  # {smallest: {"known": count, "unknown": count}}
     """Count known and unknown entries by knowledge margin; each bin is named by its smallest margin."""
-    edges = [*_MARGIN_EDGES, np.inf]
+    edges = [*MARGIN_EDGES, np.inf]
     (of_known, _), (of_unknown, _) = (np.histogram(margins[some], bins=edges) for some in (known, ~known))
     return {
         str(edge): {"known": int(one), "unknown": int(other)}
-        for edge, one, other in zip(_MARGIN_EDGES, of_known, of_unknown, strict=True)
+        for edge, one, other in zip(MARGIN_EDGES, of_known, of_unknown, strict=True)
     }
 
 

@@ -107,6 +107,11 @@ class Store:
         return f"Store({str(self.path)!r}, entries={self.entries:,}, dimension={self.dimension})"
 
     @property
+    def name(self) -> str:
+        """The place of the store, for messages."""
+        return str(self.path)
+
+    @property
     def entries(self) -> int:
         """Number of entries."""
         return self.manifest.entries
@@ -207,14 +212,14 @@ class Store:
         built_with = self.manifest.model
         if model.fingerprint != built_with.fingerprint:
             raise StoreError(
-                f"{self.path}: built with another model ({built_with.name}, fingerprint {built_with.fingerprint[:12]}, "
+                f"{self.name}: built with another model ({built_with.name}, fingerprint {built_with.fingerprint[:12]}, "
                 f"not {model.fingerprint[:12]}); use that model, or build a store with this one"
             )
         if built_with.languages is None or model.languages is None:
             return
         if not model.is_direction(Languages.parse(built_with.languages)):
             raise StoreError(
-                f"{self.path}: built for the direction {built_with.languages}, but {model.name} was loaded for "
+                f"{self.name}: built for the direction {built_with.languages}, but {model.name} was loaded for "
                 f"{model.languages}; load it for {built_with.languages}, or build a store for {model.languages}"
             )
 

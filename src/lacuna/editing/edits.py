@@ -25,6 +25,7 @@ from lacuna.datastore.segments import SegmentRecord
 from lacuna.datastore.store import join_segments
 from lacuna.editing.log import Action
 from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
+from lacuna.editing.publishing import sync_folder
 from lacuna.editing.receipts import write_receipt
 from lacuna.editing.segment_pruning import SegmentPruning, current_margins
 from lacuna.editing.writer import MemoryWriter, edit_memory
@@ -92,12 +93,13 @@ def add_pairs(
     :param merge: Merge small segments afterward, if there are many.
     :param prune: Keep only the entries that PLAC would keep, with the settings that the memory was pruned with.
     """
-    new = _last_of_each_id(list(clean(pairs, cleaning)))
+    new = last_of_each_id(list(clean(pairs, cleaning)))
     if not new:
         raise StoreError(f"{memory}: nothing to add, no pair is left after cleaning; give other pairs")
     with edit_memory(Path(memory), model, before) as (writer, store):
         found = (lookup or SentenceLookup()).find(store, new)
-        fresh = [number for number, pair in enumerate(new) if _is_new(pair, found.get(number), store)]
+        known = {number: store.sentences[sentence] for number, sentence in found.items()}
+        fresh = [n for n, pair in enumerate(new) if n not in known or not same_pair(pair, known[n])]
         if not fresh:
             return _report(writer, None, repeated=len(new))
         pruning = SegmentPruning.of(store, progress) if prune else None
@@ -108,6 +110,7 @@ def add_pairs(
         if first is not None:
             merged = _merge(writer, open_store(writer.folder), first, AUTO, 1, progress)
             report = replace(report, segments=merged.segments)
+        sync_folder(writer.folder)
         return report
 
 
@@ -137,6 +140,7 @@ def forget_sentences(
         if receipt is not None:
             after = open_store(writer.folder)
             write_receipt(receipt, commit, store, after, pairs, store.entries - after.entries)
+        sync_folder(writer.folder)
         return replace(_report(writer, commit), forgotten=tuple(found.tolist()))
 
 
@@ -159,7 +163,9 @@ def replace_sentence(
     with edit_memory(Path(memory), model, before) as (writer, store):
         check_sentence(store, sentence)
         pair = replace(store.sentences[sentence], target=target)
-        return _commit(writer, store, "replace", [pair], [sentence], model, 0, progress)
+        report = _commit(writer, store, "replace", [pair], [sentence], model, 0, progress)
+        sync_folder(writer.folder)
+        return report
 
 
 def compact_memory(
@@ -178,18 +184,18 @@ def compact_memory(
         compacted = len(records) == 1 and records[0].forgotten is None and kind == AUTO
         if first is None or (compacted and not tiers):
             return _report(writer, None)
-        return _merge(writer, store, first, kind, seed, progress)
+        report = _merge(writer, store, first, kind, seed, progress)
+        sync_folder(writer.folder)
+        return report
 
 
-def _is_new(pair: SentencePair, old: int | None, store: Store) -> bool:
-    """Tell whether a pair says something that the memory does not have yet."""
-    if old is None:
-        return True
-    known = store.sentences[old]
-    return (known.source, known.target, known.origin.tag) != (pair.source, pair.target, pair.origin.tag)
+def same_pair(one: SentencePair, other: SentencePair) -> bool:
+    """Tell whether a memory that has one pair gains nothing from the other."""
+    return (one.source, one.target, one.origin.tag) == (other.source, other.target, other.origin.tag)
 
 
-def _last_of_each_id(pairs: Sequence[SentencePair]) -> list[SentencePair]:
+def last_of_each_id(pairs: Sequence[SentencePair]) -> list[SentencePair]:
+    """Drop pairs whose id another pair has later."""
     last = {pair.id: number for number, pair in enumerate(pairs) if pair.id is not None}
     return [pair for number, pair in enumerate(pairs) if pair.id is None or last[pair.id] == number]
 

@@ -76,11 +76,12 @@ class Selection:
 
 def check_sentence(store: Store, sentence: int) -> None:
     """Refuse the id of a sentence that does not exist or was forgotten."""
+    if sentence in store.sentences:
+        return
     if not 0 <= sentence < len(store.sentences):
         allowed = f"0 to {len(store.sentences) - 1}" if len(store.sentences) else "none, it is empty"
-        raise SettingError(f"sentence: got {sentence}; the sentences of {store.path} are {allowed}")
-    if sentence not in store.sentences:
-        raise SettingError(f"sentence: {sentence} of {store.path} was forgotten before; choose another")
+        raise SettingError(f"sentence: got {sentence}; the sentences of {store.name} are {allowed}")
+    raise SettingError(f"sentence: {sentence} of {store.name} was forgotten before; choose another")
 
 
 def _compile(pattern: str | None) -> re.Pattern[str] | None:
@@ -111,9 +112,9 @@ class SentenceLookup:
         tables = list(zip(firsts, self._hashes.values(), strict=False))
         found = {}
         for number, pair in enumerate(pairs):
-            key = _key(pair)
+            key = pair_key(pair)
             candidates = [start + local for start, table in tables for local in table.get(_hash(key), ())]
-            same = [each for each in candidates if each in store.sentences and _key(store.sentences[each]) == key]
+            same = [each for each in candidates if each in store.sentences and pair_key(store.sentences[each]) == key]
             if same:
                 found[number] = same[-1]
         return found
@@ -123,11 +124,11 @@ class SentenceLookup:
             return self._hashes[part.path]
         table: dict[int, list[int]] = {}
         for sentence, pair in part.sentences.present():
-            table.setdefault(_hash(_key(pair)), []).append(sentence)
+            table.setdefault(_hash(pair_key(pair)), []).append(sentence)
         return table
 
 
-def _key(pair: SentencePair) -> tuple[str, ...]:
+def pair_key(pair: SentencePair) -> tuple[str, ...]:
     """Return what makes two pairs the same: the caller's id, or the texts and the tag."""
     return (pair.id,) if pair.id is not None else (pair.source, pair.target, pair.origin.tag or "")
 

@@ -14,7 +14,6 @@ from lacuna.errors import SettingError
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
 from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
-from lacuna.index import FilteredIndex
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
@@ -65,7 +64,7 @@ class Explainer:
         _check_without(self.without, translator.memories)
         self.translator = translator
         if self.without:
-            memories = [exclude_sentences(memory, self.without) for memory in translator.memories]
+            memories = [memory.excluding(self.without) for memory in translator.memories]
             self.translator = translator.with_memories(memories)
         self._plain = translator.with_memories(())
         self._calibration, self._most_margin = calibration, most_margin
@@ -152,7 +151,10 @@ class _Neighbors:
         stores = {memory.name: memory.store for memory in memories}
         steps = (step for translation in translations for step in translation.steps)
         wanted = list(dict.fromkeys((near.memory, near.sentence) for step in steps for near in step.neighbors))
-        pairs = [stores[name].sentences[sentence] for name, sentence in wanted]
+        read = {
+            name: store.sentences.pairs([one for own, one in wanted if own == name]) for name, store in stores.items()
+        }
+        pairs = [read[name][sentence] for name, sentence in wanted]
         ids = model.encode_targets([pair.target for pair in pairs])
         self._sentences = dict(zip(wanted, zip(pairs, ids, strict=True), strict=True))
 
@@ -179,18 +181,13 @@ class _Neighbors:
         )
 
 
-def exclude_sentences(memory: Memory, sentences: Collection[int]) -> Memory:
-    """Return a memory whose index does not find the entries of these sentences."""
-    keep = ~np.isin(memory.store.sentence, np.asarray(sorted(sentences)))
-    return Memory(memory.name, memory.store, FilteredIndex(memory.index, keep))
-
-
 def _check_without(without: Sequence[int], memories: Sequence[Memory]) -> None:
     count = max((len(memory.store.sentences) for memory in memories), default=0)
     for sentence in without:
-        if not 0 <= sentence < count:
-            allowed = f"0 to {count - 1}" if count else "nothing, there is no memory"
-            raise SettingError(f"without: got sentence {sentence}; allowed is {allowed}; an explanation lists the ids")
+        if 0 <= sentence < count or any(sentence in memory.store.sentences for memory in memories):
+            continue
+        allowed = f"0 to {count - 1}" if count else "nothing, there is no memory"
+        raise SettingError(f"without: got sentence {sentence}; allowed is {allowed}; an explanation lists the ids")
 
 
 def _check_names(memories: Sequence[Memory]) -> None:

@@ -93,6 +93,7 @@ class Explanation:
     :param score: The log-probability of the translation, divided by its length to the power of the length penalty.
     :param confidence: The mean of the tokens' confidence; None without a calibration.
     :param without: Ids of the sentences whose entries were excluded from the search.
+    :param without_memory: Whether the model translated alone because a memory did not answer.
     """
 
     source: str
@@ -102,6 +103,7 @@ class Explanation:
     tokens: tuple[ExplainedToken, ...]
     confidence: float | None
     without: tuple[int, ...]
+    without_memory: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object."""

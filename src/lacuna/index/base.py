@@ -80,6 +80,10 @@ class KeyStore(Protocol):
         """The mean key; it is subtracted wherever distances come from matrix products."""
 
     @property
+    def rows(self) -> NDArray[np.int64]:
+        """A number of each entry that edits do not change; ascending."""
+
+    @property
     def segments(self) -> Sequence[KeySegment] | None:
         """The segments of an edited memory, each with an index of its own; ``None`` for any other store."""
 

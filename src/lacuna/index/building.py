@@ -30,7 +30,9 @@ from lacuna.index.manifest import (
     store_identity,
     write_manifest,
 )
+from lacuna.index.milvus import MilvusIndex, open_linked
 from lacuna.index.segmented import SegmentedIndex
+from lacuna.milvus import read_link, remove_link
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import one_thread
 
@@ -125,6 +127,7 @@ def build_index(
     with _writing(folder):
         write_manifest(store, manifest)
         _remove_earlier(folder, data)
+        remove_link(store.path)
     return IndexReport(index, folder, manifest, time.monotonic() - started)
 
 
@@ -162,6 +165,10 @@ def open_index(
     :param rerank: Candidates per neighbor that are re-ranked; 0 for none.
     :param opened: Indexes of segments that are open already, see :func:`~lacuna.index.segmented.opened_indexes`.
     """
+    link = read_link(store.path)
+    if link is not None:
+        earlier = next((index.collection for index in opened.values() if isinstance(index, MilvusIndex)), None)
+        return open_linked(store, link, nprobe=nprobe, ef_search=ef_search, rerank=rerank, opened=earlier)
     if store.segments is not None:
 
         def open_one(segment: KeyStore) -> VectorIndex:

@@ -96,7 +96,7 @@ def _in_store(found: Neighborhood, ids: NDArray[np.int64]) -> Neighborhood:
 
 @dataclass(frozen=True, eq=False)
 class _SomeRows:
-    """Some rows of a store, as a store and as its column of keys.
+    """Some rows of a store.
 
     :param ids: The rows, sorted.
     """
@@ -109,16 +109,31 @@ class _SomeRows:
         return self.store.path
 
     @property
-    def keys(self) -> _SomeRows:
-        return self
+    def keys(self) -> _SomeKeys:
+        return _SomeKeys(self.store, self.ids)
 
     @property
     def mean(self) -> NDArray[np.float32]:
         return self.store.mean
 
     @property
+    def rows(self) -> NDArray[np.int64]:
+        return self.store.rows[self.ids]
+
+    @property
     def segments(self) -> None:
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class _SomeKeys:
+    """The keys of some rows of a store.
+
+    :param ids: The rows, sorted.
+    """
+
+    store: KeyStore
+    ids: NDArray[np.int64]
 
     @property
     def rows(self) -> int:

@@ -112,6 +112,9 @@ class Translated(BaseModel):
     text: str
     score: float
     tokens: int
+    without_memory: bool = Field(
+        default=False, description="True if a memory did not answer, and the model translated a line alone."
+    )
 
 
 class TranslateAnswer(BaseModel):
@@ -221,7 +224,10 @@ def _add_translating(routes: APIRouter, service: Service) -> None:
         """Translate one or more texts with the selected memories."""
         options = _options(service, body)
         done = await service.translate(body.texts, options)
-        translations = [Translated(text=one.text, score=one.score, tokens=one.tokens) for one in done]
+        translations = [
+            Translated(text=one.text, score=one.score, tokens=one.tokens, without_memory=one.without_memory)
+            for one in done
+        ]
         named = options.combiner if isinstance(options.combiner, str) else None
         return TranslateAnswer(translations=translations, memories=options.names, combiner=named)
 

@@ -1,7 +1,8 @@
 """The write side of a server: one thread that edits memories on disk and replaces them by their new states.
 
 Translations never wait for it: they use the state of a memory that they began with. Edits by other processes are
-noticed by the file that a commit replaces. Knows nothing of HTTP, keys and batches.
+noticed by the file that a commit replaces. A memory in Milvus has only one state, that of the server. Knows nothing of
+HTTP, keys and batches.
 """
 
 from __future__ import annotations
@@ -13,11 +14,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lacuna.analysis.overview import find_sentence
+from lacuna.analysis.overviews import find_sentence
 from lacuna.datastore.segments import MEMORY
 from lacuna.editing import Selection, SentenceLookup, add_pairs, compact_memory, forget_sentences, replace_sentence
+from lacuna.editing.collections import (
+    add_to_collection,
+    forget_in_collection,
+    numbers_of,
+    replace_in_collection,
+)
 from lacuna.editing.edits import MERGED_AT_ONCE, EditReport
-from lacuna.errors import LacunaError, LockedError, NotFoundError
+from lacuna.errors import LacunaError, LockedError, NotFoundError, UnavailableError
+from lacuna.milvus import CollectionStore
 from lacuna.records import SentencePair
 from lacuna.serving.engine import Engine
 from lacuna.serving.limits import NotSaved, Overloaded, RequestError
@@ -107,6 +115,9 @@ class Editor:
         self._model.encode_ahead(new)
         check_fit(self._model, new)
         memory, lookup = self._engine.memories[name], self._lookups[name]
+        if isinstance(memory.store, CollectionStore):
+            report = add_to_collection(memory.store, new, self._model, cleaning=None)
+            return self._done(name, report, tuple(numbers_of(memory.store.collection, given)))
         folder, before = memory.store.path, memory.store
         report = add_pairs(folder, new, self._model, cleaning=None, lookup=lookup, before=before, merge=False)
         found = lookup.find(self._refresh(name).store, given)
@@ -118,14 +129,21 @@ class Editor:
         check_text(pair, "target")
         self._model.encode_ahead([pair])
         check_fit(self._model, [pair])
-        report = replace_sentence(memory.store.path, sentence, target, self._model, before=memory.store)
+        if isinstance(memory.store, CollectionStore):
+            report = replace_in_collection(memory.store, sentence, target, self._model)
+        else:
+            report = replace_sentence(memory.store.path, sentence, target, self._model, before=memory.store)
         self._refresh(name)
         return self._done(name, report, report.added)
 
     def _forget(self, name: str, sentence: int) -> Edit:
         memory = self._refresh(name)
         find_sentence(memory, sentence)
-        report = forget_sentences(memory.store.path, Selection(sentences=(sentence,)), before=memory.store)
+        selection = Selection(sentences=(sentence,))
+        if isinstance(memory.store, CollectionStore):
+            report = forget_in_collection(memory.store, selection)
+        else:
+            report = forget_sentences(memory.store.path, selection, before=memory.store)
         self._refresh(name)
         return self._done(name, report, ())
 
@@ -144,7 +162,7 @@ class Editor:
     def _prepare(self, name: str, writes: bool) -> None:
         store = self._engine.memories[name].store
         store.load()
-        if writes:
+        if writes and not isinstance(store, CollectionStore):
             self._lookups[name].find(store, ())
 
     def _refresh(self, name: str) -> Memory:
@@ -178,6 +196,9 @@ class Editor:
                 raise
             except LockedError as error:
                 raise Overloaded(f"memory {name}: another process is editing it; try again later") from error
+            except UnavailableError as error:
+                _log.warning("an edit of memory %s failed: %s", name, error)
+                raise Overloaded(f"memory {name}: its server does not answer; try again later") from error
             except LacunaError as error:  # it may name folders, which are not for clients
                 _log.exception("an edit of memory %s failed", name)
                 raise NotSaved(f"memory {name}: the edit was not saved; see the log of the server") from error

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lacuna.combiners import Combiner, Proximity, SavedCombiner, Vanilla
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.decoding import BeamSettings
-from lacuna.errors import SettingError
+from lacuna.errors import SettingError, UnavailableError
 from lacuna.explanation import Explanation
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.explainer import Explainer
@@ -71,6 +71,7 @@ class Engine:
     :param memories: The first is the default of clients.
     :param combiners: Combiners by name; one with the name of a memory is the default of that memory.
     :param calibration: Source of the confidence in explanations.
+    :param fallback: Translate without memory if the server of a memory does not answer, and say so in the answer.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class Engine:
         memories: Sequence[Memory] = (),
         combiners: Mapping[str, Combiner] | None = None,
         calibration: Calibration | None = None,
+        *,
+        fallback: bool = False,
     ) -> None:
-        self.model = model
+        self.model, self._fallback = model, fallback
         self.memories = {memory.name: memory for memory in memories}
         self.combiners = dict(combiners or {})
         self.calibration = calibration
@@ -134,7 +137,13 @@ class Engine:
         # A calibration needs margins, which need a memory.
         translator = self._translator(job.options)
         calibration = self.calibration if translator.memories else None
-        return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
+        try:
+            return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
+        except UnavailableError:
+            if not self._fallback:
+                raise
+        alone = Explainer(translator.with_memories(())).explain(texts)
+        return [replace(explanation, without_memory=True) for explanation in alone]
 
     def _translator(self, options: TranslationOptions) -> Translator:
         own = [self._memory_of(options.pairs)] if options.pairs else []
@@ -143,7 +152,14 @@ class Engine:
             combiner: Combiner = self.combiners[options.combiner]
         else:
             combiner = options.combiner or Proximity.suited_to(memories[0].store)
-        return Translator(self.model, memories, combiner, options.beam, exact_contexts=options.exact_contexts)
+        return Translator(
+            self.model,
+            memories,
+            combiner,
+            options.beam,
+            exact_contexts=options.exact_contexts,
+            fallback=self._fallback,
+        )
 
     def _memory_of(self, pairs: Sequence[SentencePair]) -> Memory:
         """Return a memory of a request's own pairs, which are nowhere on disk."""

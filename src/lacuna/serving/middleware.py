@@ -15,8 +15,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lacuna.errors import LacunaError, NotFoundError
-from lacuna.serving.limits import RequestError, ServerLimits, TooLarge, TooSlow
+from lacuna.errors import LacunaError, NotFoundError, UnavailableError
+from lacuna.serving.limits import Overloaded, RequestError, ServerLimits, TooLarge, TooSlow
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -131,6 +131,9 @@ def error_response(error: Exception) -> JSONResponse:
     """Return the response to an error: the message if the client can fix it, otherwise no details."""
     if not isinstance(error, LacunaError):
         return error_answer("internal error; see the log of the server", 500)
+    if isinstance(error, UnavailableError):  # its message names the server, which is not for clients
+        _log.warning("a memory does not answer: %s", error)
+        error = Overloaded("a memory does not answer; try again later")
     status = error.status if isinstance(error, RequestError) else 404 if isinstance(error, NotFoundError) else 400
     headers = {"Retry-After": _RETRY_SECONDS} if status == 503 else {}
     headers |= {"WWW-Authenticate": "Bearer"} if status == 401 else {}

@@ -15,7 +15,7 @@ from typing import cast
 
 import torch
 
-from lacuna.analysis.overview import Overviews
+from lacuna.analysis.overviews import Overviews
 from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
 from lacuna.explanation import Explanation
@@ -99,7 +99,9 @@ class Service:
             parts = [next(done) if line.strip() else Translation(line, line, 0.0, 0) for line in some]
             tokens = sum(part.tokens for part in parts)
             score = sum(part.score * part.tokens for part in parts) / max(1, tokens)
-            results.append(Translation(text, "\n".join(part.text for part in parts), score, tokens))
+            alone = any(part.without_memory for part in parts)
+            joined = "\n".join(part.text for part in parts)
+            results.append(Translation(text, joined, score, tokens, without_memory=alone))
         return results
 
     async def explain(self, text: str, options: TranslationOptions, without: Sequence[int]) -> Explanation:

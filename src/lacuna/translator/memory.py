@@ -1,14 +1,15 @@
-"""A memory is a store with its index. Several memories are searched as one: neighbors are merged by distance.
+"""A memory is a store with its index, or a collection in Milvus. Several are searched as one: neighbors are merged.
 
 Does not know models, except for the fingerprint that a store was built with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection as Container
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,17 +18,97 @@ from numpy.typing import NDArray
 from lacuna.combiners import Neighbors
 from lacuna.datastore import Store, open_store
 from lacuna.errors import SettingError
-from lacuna.index import VectorIndex, open_index
+from lacuna.index import FilteredIndex, VectorIndex, open_index
+from lacuna.index.collection import CollectionIndex
 from lacuna.index.segmented import opened_indexes
+from lacuna.milvus import Collection, MilvusAddress, open_collection_store
+from lacuna.milvus.address import is_address
+from lacuna.milvus.schema import tag_filter
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+class Found(NamedTuple):
+    """The nearest entries of each query in one memory: (queries, k) each.
+
+    :param ids: Numbers of entries; -1 where there is no neighbor.
+    :param values: Their values; -1 where there is no neighbor.
+    :param weights: How many entries each one represents; ``None`` for one each.
+    """
+
+    distances: NDArray[np.float32]
+    ids: NDArray[np.int64]
+    values: NDArray[Any]
+    weights: NDArray[Any] | None
+
+
+@dataclass(frozen=True, eq=False)
 class Memory:
     """A store with its index, and a name for explanations."""
 
     name: str
     store: Store
     index: VectorIndex
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+        """Find the ``k`` nearest entries of each query; shape (queries, dimension)."""
+        distances, ids = self.index.search(queries, k)
+        weights = None if self.store.weights is None else _read(self.store.weights, ids, 1.0)
+        return Found(distances, ids, _read(self.store.values, ids, -1), weights)
+
+    def excluding(self, sentences: Container[int]) -> Memory:
+        """Return the memory without the entries of these sentences."""
+        return self._keeping(~np.isin(self.store.sentence, np.asarray(sorted(sentences))))
+
+    def tagged(self, tag: str) -> Memory:
+        """Return only the entries of pairs with this label.
+
+        :raises SettingError: There are none.
+        """
+        chosen = [number for number, pair in self.store.sentences.present() if pair.origin.tag == tag]
+        if not chosen:
+            raise _no_tag(tag, self.store)
+        return self._keeping(np.isin(self.store.sentence, np.asarray(chosen)))
+
+    def _keeping(self, keep: NDArray[np.bool_]) -> Memory:
+        return Memory(self.name, self.store, FilteredIndex(self.index, keep))
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionMemory(Memory):
+    """A memory that is a collection in Milvus: entries are searched and read there, without files."""
+
+    index: CollectionIndex
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+        """Find the ``k`` nearest entries of each query; shape (queries, dimension)."""
+        weighted = self.index.collection.info.weighted
+        hits = self.index.search_with(queries, k, ["value", "weight"] if weighted else ["value"])
+        missing = hits.ids < 0
+        hits.fields["value"][missing] = -1
+        if weighted:
+            hits.fields["weight"][missing] = 1.0
+        return Found(hits.distances, hits.ids, hits.fields["value"], hits.fields.get("weight"))
+
+    def excluding(self, sentences: Container[int]) -> Memory:
+        """Return the memory without the entries of these sentences."""
+        return self._where(f"sentence not in {sorted(sentences)}")
+
+    def tagged(self, tag: str) -> Memory:
+        """Return only the entries of pairs with this label.
+
+        :raises SettingError: There are none.
+        """
+        if not self.index.collection.count(tag_filter(tag)):
+            raise _no_tag(tag, self.store)
+        return self._where(tag_filter(tag))
+
+    def _where(self, condition: str) -> Memory:
+        return CollectionMemory(self.name, self.store, self.index.where(condition))
+
+
+def _no_tag(tag: str, store: Store) -> SettingError:
+    return SettingError(
+        f"tag: got {tag!r}, but no sentence of {store.name} has it; name a label that was given to pairs"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +126,16 @@ class Retrieval:
 
 
 def open_memory(path: str | Path, name: str | None = None, *, before: Memory | None = None) -> Memory:
-    """Open a store with its index; the default name is that of the folder.
+    """Open a store with its index; the default name is that of the folder, or of the collection.
 
+    :param path: Folder of the store, or the address of a collection such as ``milvus://host:19530/it``.
     :param before: The same memory, opened earlier: what has not changed is taken from it, and only the rest is read.
     """
+    if is_address(str(path)):
+        collection = Collection.open(MilvusAddress.parse(str(path)))
+        return CollectionMemory(
+            name or collection.address.collection, open_collection_store(collection), CollectionIndex(collection)
+        )
     if before is None:
         store = open_store(path)
         return Memory(name or Path(path).name, store, open_index(store))
@@ -61,16 +148,15 @@ def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) ->
     if not memories:
         raise SettingError("no memory to search; give at least one store")
     rows, device = queries.float().cpu().numpy(), queries.device
-    found = [memory.index.search(rows, k) for memory in memories]
-    values = [_read(memory.store.values, one.ids, -1) for memory, one in zip(memories, found, strict=True)]
+    found = [memory.search(rows, k) for memory in memories]
     columns: list[NDArray[Any]] = [
         np.concatenate([one.distances for one in found], axis=1),
         np.concatenate([one.ids for one in found], axis=1),
         np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(rows), axis=0),
-        np.concatenate(values, axis=1, dtype=np.int64),
+        np.concatenate([one.values for one in found], axis=1, dtype=np.int64),
     ]
-    if any(memory.store.weights is not None for memory in memories):
-        weights = [_read(memory.store.weights, one.ids, 1.0) for memory, one in zip(memories, found, strict=True)]
+    if any(one.weights is not None for one in found):
+        weights = [np.ones(one.ids.shape) if one.weights is None else one.weights for one in found]
         columns.append(np.log(np.concatenate(weights, axis=1, dtype=np.float32)))
     if len(memories) > 1:
         nearest = np.argsort(columns[0], axis=1, kind="stable")[:, :k]
@@ -86,11 +172,9 @@ def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) ->
     return Retrieval(neighbors, owners, entries)
 
 
-def _read(
-    column: NDArray[Any] | None, entries: NDArray[np.int64], missing: float
-) -> NDArray[Any]:  # of the shape of entries
-    """Read a column of a store; ``missing`` where there is no neighbor, or no such column."""
-    if column is None or not len(column):
+def _read(column: NDArray[Any], entries: NDArray[np.int64], missing: float) -> NDArray[Any]:  # of the shape of entries
+    """Read a column of a store; ``missing`` where there is no neighbor."""
+    if not len(column):
         return np.full(entries.shape, missing)
     result = column[entries]
     if len(entries) and entries[:, -1].min() < 0:  # missing neighbors are last

@@ -16,7 +16,7 @@ import torch
 
 from lacuna.combiners import Combiner, ExactContexts, Gate, SavedCombiner, Vanilla
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, decode_blocks, plan_batches, pool_for
-from lacuna.errors import LacunaWarning
+from lacuna.errors import LacunaWarning, UnavailableError
 from lacuna.models import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
@@ -49,6 +49,8 @@ class Translator:
     :param int8: Translate with 8-bit weights: faster on a CPU, slightly less accurate.
     :param exact_contexts: Where a memory has the same source and target prefix, trust it: a sentence of the memory is
         translated as there. Other sentences are not affected.
+    :param fallback: If a memory on a server does not answer, translate with the model alone and say so in the
+        translation, instead of raising an error.
     """
 
     def __init__(
@@ -61,12 +63,13 @@ class Translator:
         gate: Gate | None = None,
         int8: bool = False,
         exact_contexts: bool = False,
+        fallback: bool = False,
     ) -> None:
         if isinstance(combiner, SavedCombiner):
             combiner.check_model(model.fingerprint)
         combiner = combiner or Vanilla()
         self.model, self.combiner = model, ExactContexts(combiner) if exact_contexts else combiner
-        self.beam = beam or BeamSettings()
+        self.beam, self.fallback = beam or BeamSettings(), fallback
         # Created once: preparing the weights of a model for stepping takes a while.
         self._plain = ModelScorer(model, int8=int8)
         self._set_memories(memories, gate)
@@ -137,25 +140,58 @@ class Translator:
         written = [number for number, text in enumerate(texts) if text.strip()]
         encoded = self.model.encode_sources([texts[number] for number in written])
         sources = self._truncated([offset + number for number in written], encoded)
-        scorer = self._plain if self._scorer is None else self._scorer
+        with closing(self._decode(sources, blocks, batch_size, progress)) as decoding:
+            done, following = 0, 0
+            for group in _at_least(batch_size if evidence else 1, decoding):
+                chosen = slice(done, done + len(group))
+                best = [hypothesis for hypothesis, _ in group]
+                alone = any(alone for _, alone in group)
+                explaining = self.with_memories(()) if alone else self
+                steps = explaining._evidence(sources[chosen], best, batch_size) if evidence else [()] * len(best)
+                for number, (hypothesis, alone), why in zip(written[chosen], group, steps, strict=True):
+                    yield from (Translation(text, "", 0.0, 0) for text in texts[following:number])
+                    text, tokens = self.model.decode(hypothesis.tokens), hypothesis.tokens
+                    yield Translation(texts[number], text, hypothesis.score, len(tokens), why, tokens, alone)
+                    following = number + 1
+                done += len(group)
+            yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
+
+    def _decode(
+        self, sources: Sequence[Sequence[int]], blocks: Sequence[int], batch_size: int, progress: Progress
+    ) -> Generator[list[tuple[Hypothesis, bool]], None, None]:
+        """Yield the best hypotheses in order, in groups, and whether the model made each of them alone.
+
+        If a memory fails, sentences that are not finished are translated again without memories.
+        """
+        done = 0
+        if self._scorer is not None:
+            try:
+                for group in self._search(self._scorer, sources, blocks, batch_size, progress):
+                    yield [(hypotheses[0], False) for hypotheses in group]
+                    done += len(group)
+                return
+            except UnavailableError:
+                if not self.fallback:
+                    raise
+        rest = sources[done:]
+        for group in self._search(self._plain, rest, blocks if not done else [len(rest)], batch_size, progress):
+            yield [(hypotheses[0], self._scorer is not None) for hypotheses in group]
+
+    def _search(
+        self,
+        scorer: ModelScorer | KnnScorer,
+        sources: Sequence[Sequence[int]],
+        blocks: Sequence[int],
+        batch_size: int,
+        progress: Progress,
+    ) -> Iterator[list[list[Hypothesis]]]:
         on_cpu = self.model.device.type == "cpu"
         pool = pool_for(len(sources), batch_size, self._plain.min_sentences) if on_cpu else None
         decoding = decode_blocks(
             scorer, sources, self.beam, blocks, BatchCapacity(batch_size), pool=pool, on_finished=progress.advance
         )
         with closing(decoding):
-            done, following = 0, 0
-            for group in _at_least(batch_size if evidence else 1, decoding):
-                chosen = slice(done, done + len(group))
-                best = [hypotheses[0] for hypotheses in group]
-                steps = self._evidence(sources[chosen], best, batch_size) if evidence else [()] * len(best)
-                for number, hypothesis, why in zip(written[chosen], best, steps, strict=True):
-                    yield from (Translation(text, "", 0.0, 0) for text in texts[following:number])
-                    text, tokens = self.model.decode(hypothesis.tokens), hypothesis.tokens
-                    yield Translation(texts[number], text, hypothesis.score, len(tokens), why, tokens)
-                    following = number + 1
-                done += len(group)
-            yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
+            yield from decoding
 
     def _truncated(self, numbers: Sequence[int], sources: list[list[int]]) -> list[list[int]]:
         """Truncate sources that are too long for the model, with a warning."""
@@ -231,20 +267,24 @@ class Translator:
 
     def _neighbors(self, found: Retrieval, share: torch.Tensor) -> list[tuple[Neighbor, ...]]:
         rows: list[list[Neighbor]] = [[] for _ in share]
-        distances = found.neighbors.distances.cpu()
-        for row, column in np.argwhere(found.entries >= 0):
-            memory, entry = self.memories[found.memories[row, column]], int(found.entries[row, column])
-            store = memory.store
+        present = found.entries >= 0
+        numbers = {name: np.zeros(present.shape, np.int64) for name in ("sentence", "position", "known")}
+        for number, memory in enumerate(self.memories):
+            own = present & (found.memories == number)
+            for name, numbers_of in numbers.items():
+                numbers_of[own] = getattr(memory.store, name)[found.entries[own]]
+        distances, values = found.neighbors.distances.cpu(), found.neighbors.values.cpu()
+        for row, column in np.argwhere(present).tolist():
             rows[row].append(
                 Neighbor(
-                    memory=memory.name,
-                    entry=entry,
-                    sentence=int(store.sentence[entry]),
-                    position=int(store.position[entry]),
-                    token=self.model.token_text(int(store.values[entry])),
+                    memory=self.memories[found.memories[row, column]].name,
+                    entry=int(found.entries[row, column]),
+                    sentence=int(numbers["sentence"][row, column]),
+                    position=int(numbers["position"][row, column]),
+                    token=self.model.token_text(int(values[row, column])),
                     distance=float(distances[row, column]),
                     weight=float(share[row, column]),
-                    known=bool(store.known[entry]),
+                    known=bool(numbers["known"][row, column]),
                 )
             )
         return [tuple(row) for row in rows]

@@ -1,0 +1,169 @@
+"""The edits of a memory that is a collection in Milvus: add, forget and replace.
+
+Any number of processes may edit it at once. A new pair gets its number from its content, so that two processes that add
+the same pair write the same entries. The sentence is written before its entries and deleted after them: an entry that a
+search finds has its sentence. When an edit returns, all later searches see it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
+from lacuna.datastore import Store
+from lacuna.datastore.decoded_windows import TeacherForcingModel
+from lacuna.datastore.unsaved import make_unsaved_store
+from lacuna.editing.edits import EditReport, last_of_each_id, same_pair
+from lacuna.editing.lookup import Selection, check_sentence, pair_key
+from lacuna.errors import SettingError, StoreError
+from lacuna.milvus import Collection, CollectionStore
+from lacuna.milvus.collection import EntryRows
+from lacuna.milvus.schema import OWN_SEGMENT, UNMEASURED, check_tag, own_entries, own_sentence
+from lacuna.progress import SILENT, Progress
+from lacuna.records import SentencePair
+
+_PAIRS_AT_ONCE = 1000
+_NOTHING = EditReport(None, (), (), 0, 0, 0, 0, 1)
+
+
+def add_to_collection(
+    store: CollectionStore,
+    pairs: Iterable[SentencePair],
+    model: TeacherForcingModel,
+    *,
+    cleaning: Cleaning | None = DEFAULT_CLEANING,
+    progress: Progress = SILENT,
+) -> EditReport:
+    """Add sentence pairs; as :func:`~lacuna.editing.add_pairs`.
+
+    Entries are sent in parts. If it is interrupted, the same call adds what is missing.
+    """
+    store.check_model(model)
+    new = iter(last_of_each_id(list(clean(pairs, cleaning))))
+    report, given = _NOTHING, 0
+    progress.start("add", None, "pairs")
+    while some := list(islice(new, _PAIRS_AT_ONCE)):
+        report = _joined(report, _add(store.collection, some, model))
+        given += len(some)
+        progress.advance(len(some))
+    progress.finish()
+    if not given:
+        raise StoreError(f"{store.name}: nothing to add, no pair is left after cleaning; give other pairs")
+    return _finished(store.collection, report)
+
+
+def forget_in_collection(store: CollectionStore, selection: Selection, *, dry_run: bool = False) -> EditReport:
+    """Forget the selected sentences: they are deleted from the collection.
+
+    :param dry_run: Only return what would be forgotten.
+    """
+    found = selection.find(store).tolist()
+    report = replace(_NOTHING, forgotten=tuple(found))
+    if dry_run or not found:
+        return _finished(store.collection, report, commit=False)
+    store.collection.delete_sentences(found)
+    return _finished(store.collection, report)
+
+
+def replace_in_collection(store: CollectionStore, sentence: int, target: str, model: TeacherForcingModel) -> EditReport:
+    """Replace the translation of a sentence; the corrected pair gets another number."""
+    if not target.strip():
+        raise SettingError("target: got an empty text; give the right translation, or use forget")
+    store.check_model(model)
+    check_sentence(store, sentence)
+    pair = replace(store.sentences[sentence], target=target)
+    report = _write(store.collection, [pair], model)
+    if not report.added:
+        raise StoreError(f"{store.name}: the corrected pair is too long for the model; shorten it")
+    if sentence not in report.added:
+        store.collection.delete_sentences([sentence])
+    return _finished(store.collection, replace(report, forgotten=(sentence,)))
+
+
+def numbers_of(collection: Collection, pairs: Sequence[SentencePair]) -> list[int]:
+    """Return the sentence number of each pair, all of which are in the collection."""
+    found = collection.sentences_like([pair_key(pair) for pair in pairs])
+    numbers = {pair_key(pair): number for number, pair in sorted(found.items())}
+    return [numbers[pair_key(pair)] for pair in pairs]
+
+
+def _add(collection: Collection, pairs: Sequence[SentencePair], model: TeacherForcingModel) -> EditReport:
+    known: dict[tuple[str, ...], dict[int, SentencePair]] = {}
+    for number, pair in collection.sentences_like([pair_key(pair) for pair in pairs]).items():
+        known.setdefault(pair_key(pair), {})[number] = pair
+    new = [pair for pair in pairs if not any(same_pair(pair, old) for old in known.get(pair_key(pair), {}).values())]
+    report = _write(collection, new, model) if new else _NOTHING
+    # Only a pair with an id has a key that another pair can have.
+    replaced = [number for pair in new for number in known.get(pair_key(pair), {}) if number not in report.added]
+    if replaced:
+        collection.delete_sentences(replaced)
+    return replace(report, forgotten=tuple(replaced), repeated=len(pairs) - len(new))
+
+
+def _write(collection: Collection, pairs: Sequence[SentencePair], model: TeacherForcingModel) -> EditReport:
+    """Compute the entries of new pairs and write them."""
+    entries = make_unsaved_store(model, pairs, str(collection.address))
+    numbers = _free_numbers(collection, list(entries.sentences))
+    collection.write_sentences(dict(zip(numbers, entries.sentences, strict=True)), pair_key)
+    collection.write_entries(_rows(collection, entries, numbers))
+    collection.settle()
+    return replace(_NOTHING, added=tuple(numbers), skipped=entries.manifest.skipped)
+
+
+def _free_numbers(collection: Collection, pairs: Sequence[SentencePair]) -> list[int]:
+    """Return the number of each pair; two pairs of the same hash get different ones."""
+    numbers = [own_sentence(pair) for pair in pairs]
+    taken = collection.sentences(numbers, fresh=True)
+    for place, pair in enumerate(pairs):
+        attempt = 0
+        while taken.setdefault(numbers[place], pair) != pair:
+            attempt += 1
+            numbers[place] = own_sentence(pair, attempt)
+            taken |= collection.sentences([numbers[place]], fresh=True)
+    return numbers
+
+
+def _rows(collection: Collection, entries: Store, numbers: Sequence[int]) -> EntryRows:
+    lengths = np.bincount(entries.sentence, minlength=len(numbers))
+    count = entries.entries
+    fields = {
+        "value": entries.values,
+        "prediction": entries.predictions,
+        "known": entries.known,
+        "log_p_gold": entries.log_p_gold,
+        "margin": np.full(count, UNMEASURED, np.int32),
+        "weight": np.ones(count, np.float32),
+        "segment": np.full(count, OWN_SEGMENT, np.int64),
+        "sentence": np.repeat(np.array(numbers, np.int64), lengths),
+        "position": entries.position,
+    }
+    ids = [own_entries(number, length) for number, length in zip(numbers, lengths.tolist(), strict=True)]
+    tags = np.repeat([check_tag(pair.origin.tag or "") for pair in entries.sentences], lengths).tolist()
+    keys = entries.keys.gather(np.arange(count)).astype(np.float32) - collection.mean
+    return EntryRows(np.concatenate(ids), keys, fields, tags)
+
+
+def _joined(one: EditReport, other: EditReport) -> EditReport:
+    return replace(
+        one,
+        added=one.added + other.added,
+        forgotten=one.forgotten + other.forgotten,
+        repeated=one.repeated + other.repeated,
+        skipped=one.skipped + other.skipped,
+    )
+
+
+def _finished(collection: Collection, report: EditReport, *, commit: bool = True) -> EditReport:
+    """Complete a report. A collection has no commits; the time in milliseconds tells edits apart."""
+    done = commit and bool(report.added or report.forgotten)
+    return replace(
+        report,
+        commit=time.time_ns() // 1_000_000 if done else None,
+        entries=collection.count(fresh=True),
+        sentences=collection.count_sentences(),
+    )

@@ -1,0 +1,380 @@
+"""A memory as two collections: entries with their keys, and sentence pairs.
+
+Keys are stored minus their mean: shorter vectors make distances more precise. Knows nothing of models and stores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.datastore.columns import line_to_pair
+from lacuna.errors import IndexingError, StoreError, UnavailableError
+from lacuna.milvus.address import MilvusAddress
+from lacuna.milvus.connection import LONG_DEADLINE, Connection, NotLoaded
+from lacuna.milvus.kinds import CollectionKind
+from lacuna.milvus.schema import (
+    FIELDS,
+    FORMAT,
+    INFO,
+    MOST_RESULTS,
+    CollectionInfo,
+    line_of,
+    make_schemas,
+    sentence_row,
+    text_hash,
+)
+from lacuna.records import SentencePair
+
+_BYTES_AT_ONCE = 16 << 20  # of a request; Milvus allows 64 MiB
+_RESULTS_AT_ONCE = 1_000_000
+_STRONG: dict[str, Any] = {"consistency_level": "Strong"}
+_NONE = -1  # in place of a number
+
+PairKey = Callable[[SentencePair], tuple[str, ...]]  # what makes two pairs the same
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Hits:
+    """The nearest entries of each query, nearest first.
+
+    :param distances: Squared L2; infinity where there is no neighbor. # (queries, k)
+    :param ids: Numbers of entries; -1 where there is no neighbor. # (queries, k)
+    :param fields: The fields that were asked for; 0 where there is no neighbor. # (queries, k) each
+    """
+
+    distances: NDArray[np.float32]
+    ids: NDArray[np.int64]
+    fields: dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EntryRows:
+    """Entries to be written.
+
+    :param keys: Minus the mean. # (rows, dimension)
+    :param fields: All of :data:`FIELDS`. # (rows,) each
+    :param tags: Labels of the pairs; empty for none.
+    """
+
+    ids: NDArray[np.int64]
+    keys: NDArray[np.float32]
+    fields: Mapping[str, NDArray[Any]]
+    tags: Sequence[str]
+
+
+class Collection:
+    """The collections of a memory.
+
+    :param connection: Where they are.
+    :param info: Their content.
+    """
+
+    def __init__(self, connection: Connection, info: CollectionInfo) -> None:
+        self.connection, self.info = connection, info
+        self.address = connection.address
+        self.mean = info.mean_key
+        self.kind = CollectionKind.parse(info.kind, info.ef, info.nprobe)
+        self._entries = self.address.collection
+        self._sentences = sentences_of(self.address)
+
+    @classmethod
+    def open(cls, address: MilvusAddress) -> Collection:
+        """Open the collections of a memory.
+
+        :raises StoreError: There are none, or they are incomplete or no memory.
+        """
+        connection = Connection(address)
+        info = read_info(connection)
+        if info is None:
+            raise StoreError(
+                f"{address}: no such memory on the server; name another, or make it with lacuna index --kind milvus"
+            )
+        if not info.complete:
+            raise StoreError(f"{address}: not complete; run the lacuna index command that began it again")
+        return cls(connection, info)
+
+    @classmethod
+    def create(cls, connection: Connection, info: CollectionInfo) -> Collection:
+        """Create empty collections, which are not complete yet."""
+        made = cls(connection, info)
+        made._create()
+        return made
+
+    def _create(self) -> None:
+        entries, sentences = make_schemas(self.info.dimension, float16=self.connection.has_float16)
+        for name, schema in ((self._entries, entries), (self._sentences, sentences)):
+            if not self.connection.call("has_collection", name):
+                self.connection.call("create_collection", name, schema=schema)
+        self._index(self._sentences, "unused", "FLAT", {})
+        self._load(self._sentences)
+        self.write_info(self.info)
+
+    def drop(self) -> None:
+        """Delete both collections from the server."""
+        for name in (self._entries, self._sentences):
+            if self.connection.call("has_collection", name):
+                self.connection.call("drop_collection", name)
+
+    def write_info(self, info: CollectionInfo) -> None:
+        """Replace the description."""
+        self.info = info
+        self._upsert_sentences([sentence_row(INFO, 0, "", info.model_dump_json())])
+
+    def build_index(self, rows: int) -> None:
+        """Build the index of the entries and load it; it may take a while."""
+        self.connection.call("flush", self._entries, deadline=LONG_DEADLINE)
+        self._index(self._entries, "key", self.kind.index, self.kind.build_params(rows))
+        self._load(self._entries)
+
+    def _index(self, name: str, field: str, kind: str, params: dict[str, int]) -> None:
+        from pymilvus import MilvusClient
+
+        if self.connection.call("list_indexes", name):
+            self.connection.call("release_collection", name)
+            self.connection.call("drop_index", name, field)
+        wanted = MilvusClient.prepare_index_params()
+        wanted.add_index(field, index_type=kind, metric_type="L2", params=params)
+        self.connection.call("create_index", name, wanted, deadline=LONG_DEADLINE)
+
+    def _load(self, name: str) -> None:
+        self.connection.call("load_collection", name, deadline=LONG_DEADLINE)
+
+    def _loaded(self, method: str, name: str, **options: Any) -> Any:  # noqa: ANN401 - what the client returns
+        """Call a method that needs a loaded collection; after a restart of the server it is loaded first."""
+        try:
+            return self.connection.call(method, name, **options)
+        except NotLoaded:
+            self._load(name)
+            return self.connection.call(method, name, **options)
+
+    # --- Reading ------------------------------------------------------------------------------------------------------
+
+    def search(
+        self, queries: NDArray[np.float32], k: int, fields: Sequence[str] = (), where: str = "", *, keys: bool = False
+    ) -> Hits:
+        """Find the nearest entries of each query.
+
+        :param queries: Not centered. # (queries, dimension)
+        :param fields: Names in :data:`FIELDS`.
+        :param where: A filter expression of Milvus.
+        :param keys: Also return the keys, as the field ``key``.
+        """
+        if k > MOST_RESULTS:
+            raise IndexingError(f"k: got {k:,}; a search in Milvus returns at most {MOST_RESULTS:,} neighbors")
+        hits = _empty_hits(len(queries), k, fields)
+        found_keys = np.zeros((len(queries), k, self.info.dimension), np.float32) if keys else None
+        centered = queries - self.mean
+        data = centered.astype(np.float16) if self.connection.has_float16 else centered
+        sent = _BYTES_AT_ONCE // (4 * self.info.dimension * (k if keys else 1))
+        at_once = max(1, min(self.kind.queries_at_once, sent, _RESULTS_AT_ONCE // k))
+        for start in range(0, len(queries), at_once):
+            found = self._loaded(
+                "search",
+                self._entries,
+                data=list(data[start : start + at_once]),
+                limit=k,
+                anns_field="key",
+                filter=where,
+                output_fields=[*fields, *(["key"] if keys else [])],
+                search_params=self.kind.search_params(k),
+            )
+            for row, near in enumerate(found, start):
+                count = len(near.ids)
+                hits.ids[row, :count], hits.distances[row, :count] = near.ids, near.distances
+                rows = [hit["entity"] for hit in near] if fields or keys else []
+                for name in fields:
+                    hits.fields[name][row, :count] = [entity[name] for entity in rows]
+                if found_keys is not None and count:
+                    found_keys[row, :count] = _as_vectors([entity["key"] for entity in rows]) + self.mean
+        np.maximum(hits.distances, 0, out=hits.distances)
+        if found_keys is not None:
+            hits.fields["key"] = found_keys
+        return hits
+
+    def fetch(self, ids: NDArray[np.int64], fields: Sequence[str], *, keys: bool = False) -> dict[str, NDArray[Any]]:
+        """Read fields of entries, in the order of ``ids``.
+
+        :raises UnavailableError: An entry does not exist any more.
+        """
+        wanted = np.unique(ids)
+        rows: dict[int, dict[str, Any]] = {}
+        names = ["id", *fields, *(["key"] if keys else [])]
+        at_once = max(1, min(4096, _BYTES_AT_ONCE // (4 * self.info.dimension))) if keys else 4096
+        for start in range(0, len(wanted), at_once):
+            some = wanted[start : start + at_once].tolist()
+            for row in self._loaded("query", self._entries, filter=f"id in {some}", output_fields=names):
+                rows[row["id"]] = row
+        try:
+            chosen = [rows[number] for number in ids.tolist()]
+        except KeyError as error:
+            raise UnavailableError(f"{self.address}: an entry was forgotten a moment ago; try again") from error
+        result: dict[str, NDArray[Any]] = {
+            name: np.array([row[name] for row in chosen], FIELDS[name][0]) for name in fields
+        }
+        if keys:
+            empty = np.empty((0, self.info.dimension), np.float32)
+            result["key"] = _as_vectors([row["key"] for row in chosen]) + self.mean if chosen else empty
+        return result
+
+    def entries_where(self, where: str, *, fresh: bool = False) -> NDArray[np.int64]:
+        """Return the numbers of the entries that meet a filter, sorted."""
+        options = _STRONG if fresh else {}
+        found = self._loaded("query", self._entries, filter=where, output_fields=["id"], limit=MOST_RESULTS, **options)
+        return np.sort(np.array([row["id"] for row in found], np.int64))
+
+    def count(self, where: str = "", *, fresh: bool = False) -> int:
+        """Return the number of entries that meet a filter.
+
+        :param fresh: Count what was written until now; this takes a moment.
+        """
+        options = _STRONG if fresh else {}
+        [row] = self._loaded("query", self._entries, filter=where, output_fields=["count(*)"], **options)
+        return int(row["count(*)"])
+
+    def count_sentences(self) -> int:
+        """Return the number of sentence pairs."""
+        [row] = self._loaded("query", self._sentences, filter="id >= 0", output_fields=["count(*)"])
+        return int(row["count(*)"])
+
+    def sentences(self, numbers: Sequence[int], *, fresh: bool = False) -> dict[int, SentencePair]:
+        """Return the sentence pairs of these numbers that exist."""
+        options = _STRONG if fresh else {}
+        found: dict[int, SentencePair] = {}
+        wanted = sorted({number for number in numbers if number >= 0})
+        for start in range(0, len(wanted), 1024):
+            where = f"id in {wanted[start : start + 1024]}"
+            for row in self._loaded("query", self._sentences, filter=where, output_fields=["id", "line"], **options):
+                found[row["id"]] = line_to_pair(row["line"].encode("utf-8"))
+        return found
+
+    def sentences_like(self, keys: Sequence[tuple[str, ...]]) -> dict[int, SentencePair]:
+        """Return the sentence pairs that may have one of these keys: those with the same hashes."""
+        found: dict[int, SentencePair] = {}
+        for start in range(0, len(keys), 1024):
+            where = f"id >= 0 and text_hash in {[text_hash(key) for key in keys[start : start + 1024]]}"
+            options = {"output_fields": ["id", "line"], "limit": MOST_RESULTS, **_STRONG}
+            for row in self._loaded("query", self._sentences, filter=where, **options):
+                found[row["id"]] = line_to_pair(row["line"].encode("utf-8"))
+        return found
+
+    def all_sentences(self) -> Iterator[tuple[int, SentencePair]]:
+        """Yield the number and the pair of every sentence, in order."""
+        names = ["id", "line"]
+        rows = self._loaded("query_iterator", self._sentences, batch_size=1024, filter="id >= 0", output_fields=names)
+        while some := rows.next():
+            yield from ((row["id"], line_to_pair(row["line"].encode("utf-8"))) for row in some)
+        rows.close()
+
+    # --- Writing ------------------------------------------------------------------------------------------------------
+
+    def write_entries(self, rows: EntryRows, *, new: bool = False) -> None:
+        """Write entries; those that exist are replaced.
+
+        :param new: None of them exists, which makes writing faster.
+        """
+        keys = rows.keys.astype(np.float16) if self.connection.has_float16 else rows.keys
+        at_once = max(1, _BYTES_AT_ONCE // (4 * self.info.dimension + 128))
+        names = list(FIELDS)
+        for start in range(0, len(rows.ids), at_once):
+            part = slice(start, start + at_once)
+            columns = [rows.ids[part].tolist(), *(rows.fields[name][part].tolist() for name in names), rows.tags[part]]
+            content = [
+                {"key": key, **dict(zip(("id", *names, "tag"), row, strict=True))}
+                for key, row in zip(keys[part], zip(*columns, strict=True), strict=True)
+            ]
+            method = "insert" if new else "upsert"
+            self.connection.call(method, self._entries, content, deadline=max(60.0, self.connection.deadline))
+
+    def write_sentences(
+        self, pairs: Mapping[int, SentencePair], key: Callable[[SentencePair], tuple[str, ...]]
+    ) -> None:
+        """Write sentence pairs by their numbers; those that exist are replaced.
+
+        :param key: By which :meth:`sentences_like` finds them.
+        """
+        rows, size = [], 0
+        for number, pair in pairs.items():
+            row = sentence_row(number, text_hash(key(pair)), pair.origin.tag or "", line_of(pair))
+            rows.append(row)
+            size += len(row["line"])
+            if size > _BYTES_AT_ONCE or len(rows) >= 4096:
+                self._upsert_sentences(rows)
+                rows, size = [], 0
+        if rows:
+            self._upsert_sentences(rows)
+
+    def _upsert_sentences(self, rows: list[dict[str, Any]]) -> None:
+        self.connection.call("upsert", self._sentences, rows, deadline=max(60.0, self.connection.deadline))
+
+    def delete_entries(self, where: str) -> None:
+        """Delete the entries that meet a filter; see :meth:`settle`."""
+        self._loaded("delete", self._entries, filter=where)
+
+    def delete_sentences(self, numbers: Sequence[int]) -> None:
+        """Delete sentence pairs with their entries."""
+        for start in range(0, len(numbers), 1024):
+            some = sorted(numbers[start : start + 1024])
+            self._loaded("delete", self._entries, filter=f"sentence in {some}")
+            self._loaded("delete", self._sentences, filter=f"id in {some}")
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until searches see all that was written."""
+        self.count("id == 0", fresh=True)
+
+
+def sentences_of(address: MilvusAddress) -> str:
+    """Return the name of the collection of sentence pairs."""
+    return f"{address.collection}_sentences"
+
+
+def read_info(connection: Connection) -> CollectionInfo | None:
+    """Read the description of a memory; ``None`` if there is no such memory.
+
+    :raises StoreError: The collections are of something else.
+    """
+    name = sentences_of(connection.address)
+    has = [connection.call("has_collection", each) for each in (connection.address.collection, name)]
+    if not any(has):
+        return None
+    foreign = StoreError(f"{connection.address}: a collection of another program; choose another name")
+    if not all(has):
+        raise foreign
+    options: dict[str, Any] = {"filter": f"id == {INFO}", "output_fields": ["line"], **_STRONG}
+    try:
+        rows = connection.call("query", name, **options)
+    except NotLoaded:
+        connection.call("load_collection", name, deadline=LONG_DEADLINE)
+        rows = connection.call("query", name, **options)
+    try:
+        [row] = rows
+        content = json.loads(row["line"])
+        if content.get("format") != FORMAT:
+            raise StoreError(
+                f"{connection.address}: has format {content.get('format')!r}, this version of Lacuna knows format "
+                f"{FORMAT}; use the version that wrote it, or make the collection again"
+            )
+        return CollectionInfo.model_validate(content)
+    except ValueError as error:
+        raise foreign from error
+
+
+def _empty_hits(queries: int, k: int, fields: Sequence[str]) -> Hits:
+    return Hits(
+        np.full((queries, k), np.inf, np.float32),
+        np.full((queries, k), _NONE, np.int64),
+        {name: np.zeros((queries, k), FIELDS[name][0]) for name in fields},
+    )
+
+
+def _as_vectors(keys: Sequence[Any]) -> NDArray[np.float32]:
+    """Return vectors as the client gives them: lists of numbers, or the bytes of float16."""
+    if isinstance(keys[0], bytes):
+        return np.frombuffer(b"".join(keys), np.float16).reshape(len(keys), -1).astype(np.float32)
+    return np.asarray(keys, np.float32)

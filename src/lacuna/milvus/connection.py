@@ -1,0 +1,120 @@
+"""A connection to Milvus, in which every call has a deadline.
+
+The client repeats calls with backoff until the deadline if the server cannot be reached. After a failure, calls fail at
+once for a moment, so that a server that is away does not delay every request; the pause grows while it stays away. Does
+not know collections.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from threading import Lock
+from typing import Any
+
+from lacuna.errors import IndexingError, LacunaError, SettingError, StoreError, UnavailableError, needs_extra
+from lacuna.milvus.address import TOKEN_VARIABLE, MilvusAddress
+
+LONG_DEADLINE = 3600.0  # seconds of building or loading an index
+OLDEST = (2, 3)
+OLDEST_WITH_FLOAT16 = (2, 4)  # 2.3 accepts float16 vectors, but finds wrong neighbors with them
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
+_NOT_FOUND, _NOT_LOADED = 100, 101
+_CONNECT_FAILED = 2
+
+
+class NotLoaded(Exception):  # noqa: N818 - not an error of the user; the collection is loaded then
+    """The collection is there, but the server has not loaded it, as after a restart."""
+
+
+class Connection:
+    """Calls the methods of a Milvus client, by default with the deadline of the address."""
+
+    def __init__(self, address: MilvusAddress) -> None:
+        self.address, self.deadline = address, address.deadline
+        self._lock = Lock()
+        self._client: Any = None
+        self._pause, self._down_until = 0.0, 0.0
+        self.version: tuple[int, ...] = ()
+
+    @property
+    def has_float16(self) -> bool:
+        """Whether the server can be trusted with float16 vectors."""
+        return self.version >= OLDEST_WITH_FLOAT16 and not self.address.is_file
+
+    def call(self, method: str, *args: Any, deadline: float | None = None, **options: Any) -> Any:  # noqa: ANN401
+        """Call a method of the client.
+
+        :raises UnavailableError: The server does not answer in time.
+        :raises NotLoaded: The collection must be loaded first.
+        :raises StoreError: There is no such collection.
+        :raises SettingError: The server does not accept the token.
+        """
+        if time.monotonic() < self._down_until:
+            raise UnavailableError(f"{self.address}: the server did not answer a moment ago; is it running?")
+        try:
+            result = getattr(self._connected(), method)(*args, timeout=deadline or self.deadline, **options)
+        except Exception as error:
+            raise self._own_error(error) from error
+        self._pause = self._down_until = 0.0
+        return result
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def _connected(self) -> Any:  # noqa: ANN401 - pymilvus has few types
+        with self._lock:
+            if self._client is None:
+                with needs_extra("milvus", "a memory in Milvus"):
+                    import pymilvus
+                # It logs each failed call with a traceback; ours are one line.
+                logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+                options = {} if self.address.is_file else {"token": self.address.token(), "timeout": self.deadline}
+                client = pymilvus.MilvusClient(uri=self.address.uri, **options)
+                self.version = self._checked_version(client.get_server_version(timeout=self.deadline))
+                self._client = client
+            return self._client
+
+    def _checked_version(self, text: str) -> tuple[int, ...]:
+        if self.address.is_file:
+            return OLDEST
+        found = re.search(r"(\d+)\.(\d+)", text)
+        version = tuple(map(int, found.groups())) if found else ()
+        if version < OLDEST:
+            needed = ".".join(map(str, OLDEST))
+            raise IndexingError(f"{self.address}: the server is Milvus {text}; {needed} or newer is needed: upgrade it")
+        return version
+
+    def _own_error(self, error: Exception) -> Exception:
+        if isinstance(error, LacunaError):
+            return error
+        code, text = getattr(error, "code", None), _first_line(error)
+        if code == _NOT_LOADED or "not loaded" in text:
+            return NotLoaded(text)
+        if code == _NOT_FOUND:
+            return StoreError(
+                f"{self.address}: no such collection on the server; name another, or make it with: "
+                "lacuna index STORE --kind milvus"
+            )
+        if "auth" in text.lower():
+            return SettingError(
+                f"{self.address}: the server does not accept the token; give the right one in --token-file or in "
+                f"the variable {TOKEN_VARIABLE}"
+            )
+        if code == _CONNECT_FAILED:
+            text = "the server cannot be reached"
+        self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE)
+        self._down_until = time.monotonic() + self._pause
+        return UnavailableError(f"{self.address}: {text}; is the server running and the address right?")
+
+
+def _first_line(error: Exception) -> str:
+    details = getattr(error, "details", None)  # of errors of gRPC
+    text = str(getattr(error, "message", "") or (details() if callable(details) else error)).strip()
+    return (text.splitlines() or [type(error).__name__])[0][:300]
