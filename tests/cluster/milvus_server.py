@@ -34,10 +34,28 @@ class MilvusServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        program = Path(sys.executable).with_name("milvus-server")
-        arguments = [str(program), "--data", str(self._folder), "--proxy-port", str(self.port), *self._options]
+        """Start the server, or start it again on the same port and with the same data."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         log = (self._folder.parent / "milvus.log").open("ab")
-        self._process = subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)
+        binary = self._folder / "bin" / "milvus"
+        if binary.exists():
+            # milvus-server would move on to another port while connections of the killed one time out.
+            environment = os.environ | {
+                "DEPLOY_MODE": "STANDALONE",
+                "METRICS_PORT": str(free_port()),
+                "MILVUS_RUN_DIR": str(self._folder / "run"),
+                "LD_LIBRARY_PATH": str(binary.parent),
+            }
+            arguments = [str(binary), "run", "standalone"]
+        else:
+            environment = dict(os.environ)
+            program = Path(sys.executable).with_name("milvus-server")
+            arguments = [str(program), "--data", str(self._folder), "--proxy-port", str(self.port), *self._options]
+            # A new server waits until the session of its killed predecessor ends.
+            arguments += ["--extra-config", "common.session.ttl=4"]
+        self._process = subprocess.Popen(
+            arguments, stdout=log, stderr=log, start_new_session=True, env=environment, cwd=self._folder
+        )
         self._wait()
 
     def kill(self) -> None:
@@ -54,7 +72,8 @@ class MilvusServer:
         until = time.monotonic() + 90
         while True:
             try:
-                client = MilvusClient(uri=self.uri, token="root:Milvus", timeout=2)
+                options = {"grpc.max_reconnect_backoff_ms": 500, "grpc.use_local_subchannel_pool": 1}
+                client = MilvusClient(uri=self.uri, token="root:Milvus", timeout=2, grpc_options=options)
                 client.list_collections(timeout=2)
                 client.close()
                 return

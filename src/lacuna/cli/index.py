@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lacuna.datastore import Store
-    from lacuna.editing.publishing import PublishReport
+    from lacuna.editing.publication import PublishReport
     from lacuna.index import IndexReport, RecallReport
     from lacuna.index.recall import IndexTrial
 
@@ -118,7 +118,7 @@ def _publish(
     probes: int | None,
     rerank: int | None,
 ) -> PublishReport:
-    from lacuna.editing.publishing import publish_store
+    from lacuna.editing.publication import publish_store
     from lacuna.milvus import CollectionKind, MilvusAddress, read_link
     from lacuna.milvus.address import collection_name
 

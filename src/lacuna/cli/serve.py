@@ -147,7 +147,7 @@ def _open(
     return Engine(system.load(), memories, dict(combiners), measured, fallback=fallback)
 
 
-def _open_domain(system: ModelOptions, given: str, fallback: bool) -> Engine:
+def _open_domain(system: ModelOptions, given: str, fallback: bool = False) -> Engine:
     from lacuna.domain import open_domain
     from lacuna.serving import Engine
     from lacuna.translator import open_memory

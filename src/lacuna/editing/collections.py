@@ -23,7 +23,7 @@ from lacuna.editing.lookup import Selection, check_sentence, pair_key
 from lacuna.errors import SettingError, StoreError
 from lacuna.milvus import Collection, CollectionStore
 from lacuna.milvus.collection import EntryRows
-from lacuna.milvus.schema import OWN_SEGMENT, UNMEASURED, check_tag, own_entries, own_sentence
+from lacuna.milvus.schema import OWN_SEGMENT, UNMEASURED, check_tag, content_of, own_entries, own_sentence
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
@@ -121,7 +121,7 @@ def _free_numbers(collection: Collection, pairs: Sequence[SentencePair]) -> list
     taken = collection.sentences(numbers, fresh=True)
     for place, pair in enumerate(pairs):
         attempt = 0
-        while taken.setdefault(numbers[place], pair) != pair:
+        while content_of(taken.setdefault(numbers[place], pair)) != content_of(pair):
             attempt += 1
             numbers[place] = own_sentence(pair, attempt)
             taken |= collection.sentences([numbers[place]], fresh=True)

@@ -25,7 +25,7 @@ from lacuna.datastore.segments import SegmentRecord
 from lacuna.datastore.store import join_segments
 from lacuna.editing.log import Action
 from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
-from lacuna.editing.publishing import sync_folder
+from lacuna.editing.publication import sync_folder
 from lacuna.editing.receipts import write_receipt
 from lacuna.editing.segment_pruning import SegmentPruning, current_margins
 from lacuna.editing.writer import MemoryWriter, edit_memory

@@ -2,8 +2,8 @@
 
 from lacuna.milvus.address import MilvusAddress
 from lacuna.milvus.collection import Collection, Hits
+from lacuna.milvus.collection_kind import CollectionKind
 from lacuna.milvus.collection_store import CollectionStore, open_collection_store
-from lacuna.milvus.kinds import CollectionKind
 from lacuna.milvus.link import CollectionLink, read_link, remove_link, write_link
 from lacuna.milvus.schema import CollectionInfo
 

@@ -84,8 +84,6 @@ class MilvusAddress:
                 place = f"{_SCHEMES[scheme]}:{place}"
             return replace(cls.of(place, collection), deadline=deadline)
         except ValueError as error:
-            if isinstance(error, SettingError):
-                raise
             raise SettingError(f"memory: got {text!r}; write {MEMORY_FORMS}") from error
 
     def token(self) -> str:

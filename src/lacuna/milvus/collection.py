@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from lacuna.datastore.columns import line_to_pair
 from lacuna.errors import IndexingError, StoreError, UnavailableError
 from lacuna.milvus.address import MilvusAddress
+from lacuna.milvus.collection_kind import CollectionKind
 from lacuna.milvus.connection import LONG_DEADLINE, Connection, NotLoaded
-from lacuna.milvus.kinds import CollectionKind
 from lacuna.milvus.schema import (
     FIELDS,
     FORMAT,

@@ -21,6 +21,8 @@ OLDEST = (2, 3)
 OLDEST_WITH_FLOAT16 = (2, 4)  # 2.3 accepts float16 vectors, but finds wrong neighbors with them
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
+# By default gRPC waits up to two minutes before it connects again to a server that was away.
+_RECONNECTING = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 1000}
 _NOT_FOUND, _NOT_LOADED = 100, 101
 _CONNECT_FAILED = 2
 
@@ -75,7 +77,9 @@ class Connection:
                     import pymilvus
                 # It logs each failed call with a traceback; ours are one line.
                 logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-                options = {} if self.address.is_file else {"token": self.address.token(), "timeout": self.deadline}
+                options: dict[str, Any] = {}
+                if not self.address.is_file:
+                    options = {"token": self.address.token(), "timeout": self.deadline, "grpc_options": _RECONNECTING}
                 client = pymilvus.MilvusClient(uri=self.address.uri, **options)
                 self.version = self._checked_version(client.get_server_version(timeout=self.deadline))
                 self._client = client
@@ -102,7 +106,8 @@ class Connection:
                 f"{self.address}: no such collection on the server; name another, or make it with: "
                 "lacuna index STORE --kind milvus"
             )
-        if "auth" in text.lower():
+        cause = error.__cause__  # pymilvus hides why a connection failed
+        if "auth" in f"{text} {'' if cause is None else _first_line(cause)}".lower():
             return SettingError(
                 f"{self.address}: the server does not accept the token; give the right one in --token-file or in "
                 f"the variable {TOKEN_VARIABLE}"
@@ -114,7 +119,7 @@ class Connection:
         return UnavailableError(f"{self.address}: {text}; is the server running and the address right?")
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     details = getattr(error, "details", None)  # of errors of gRPC
     text = str(getattr(error, "message", "") or (details() if callable(details) else error)).strip()
     return (text.splitlines() or [type(error).__name__])[0][:300]

@@ -13,7 +13,7 @@ from pydantic import Field
 from lacuna.errors import IndexingError
 from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.milvus.address import MilvusAddress
-from lacuna.milvus.kinds import CollectionKind
+from lacuna.milvus.collection_kind import CollectionKind
 
 FORMAT = 1
 LINK = "milvus.json"

@@ -105,9 +105,17 @@ def make_schemas(dimension: int, *, float16: bool) -> tuple[Any, Any]:
 
 
 def own_sentence(pair: SentencePair, attempt: int = 0) -> int:
-    """Return the number of a pair that is added to a collection itself; ``attempt`` gives others."""
-    digest = xxhash.xxh3_64_intdigest(line_of(pair).encode("utf-8"), seed=attempt)
+    """Return the number of a pair that is added to a collection itself; ``attempt`` gives others.
+
+    It does not depend on where the pair comes from: two processes that learn the same pair give it the same number.
+    """
+    digest = xxhash.xxh3_64_intdigest(json.dumps(content_of(pair)).encode(), seed=attempt)
     return _OWN_SENTENCES + digest % _OWN_SENTENCES
+
+
+def content_of(pair: SentencePair) -> tuple[str, str, str | None, str | None]:
+    """Return what tells pairs of a collection apart."""
+    return pair.source, pair.target, pair.origin.tag, pair.id
 
 
 def own_entries(sentence: int, count: int) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ MOST_WITHOUT = 100
 MOST_PAIRS = 20
 MOST_LABEL = 200  # characters of a tag or an id
 
-SentenceNumber = Annotated[int, Field(ge=0, lt=2**31)]
+SentenceNumber = Annotated[int, Field(ge=0, lt=2**53)]  # what JavaScript can hold
 
 
 class RequestBody(BaseModel):

@@ -19,14 +19,14 @@ from lacuna.combiners import Neighbors
 from lacuna.datastore import Store, open_store
 from lacuna.errors import SettingError
 from lacuna.index import FilteredIndex, VectorIndex, open_index
-from lacuna.index.collection import CollectionIndex
+from lacuna.index.milvus import CollectionIndex
 from lacuna.index.segmented import opened_indexes
 from lacuna.milvus import Collection, MilvusAddress, open_collection_store
 from lacuna.milvus.address import is_address
 from lacuna.milvus.schema import tag_filter
 
 
-class Found(NamedTuple):
+class FoundEntries(NamedTuple):
     """The nearest entries of each query in one memory: (queries, k) each.
 
     :param ids: Numbers of entries; -1 where there is no neighbor.
@@ -48,11 +48,11 @@ class Memory:
     store: Store
     index: VectorIndex
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+    def search(self, queries: NDArray[np.float32], k: int) -> FoundEntries:
         """Find the ``k`` nearest entries of each query; shape (queries, dimension)."""
         distances, ids = self.index.search(queries, k)
         weights = None if self.store.weights is None else _read(self.store.weights, ids, 1.0)
-        return Found(distances, ids, _read(self.store.values, ids, -1), weights)
+        return FoundEntries(distances, ids, _read(self.store.values, ids, -1), weights)
 
     def excluding(self, sentences: Container[int]) -> Memory:
         """Return the memory without the entries of these sentences."""
@@ -78,7 +78,7 @@ class CollectionMemory(Memory):
 
     index: CollectionIndex
 
-    def search(self, queries: NDArray[np.float32], k: int) -> Found:
+    def search(self, queries: NDArray[np.float32], k: int) -> FoundEntries:
         """Find the ``k`` nearest entries of each query; shape (queries, dimension)."""
         weighted = self.index.collection.info.weighted
         hits = self.index.search_with(queries, k, ["value", "weight"] if weighted else ["value"])
@@ -86,7 +86,7 @@ class CollectionMemory(Memory):
         hits.fields["value"][missing] = -1
         if weighted:
             hits.fields["weight"][missing] = 1.0
-        return Found(hits.distances, hits.ids, hits.fields["value"], hits.fields.get("weight"))
+        return FoundEntries(hits.distances, hits.ids, hits.fields["value"], hits.fields.get("weight"))
 
     def excluding(self, sentences: Container[int]) -> Memory:
         """Return the memory without the entries of these sentences."""
