@@ -97,6 +97,11 @@ def _size(path: Path) -> int:
 
 
 def _index_of(store: Store) -> dict[str, Any] | None:
+    link = _read_part(store.path / "milvus.json", ("index", "segments"), "publish the store again")
+    if link is not None:
+        numbers = [(segment["number"], segment["store"]) for segment in link["segments"]]
+        current = numbers == [(part.store.number, part.store.fingerprint) for part in store.parts]
+        return {"kind": f"milvus:{link['index']}", "current": current}
     parts = [segment.store for segment in store.parts]
     again = "build the index again"
     found = [_read_part(part.path / "index" / "manifest.json", ("kind", "store"), again) for part in parts]

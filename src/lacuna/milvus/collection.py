@@ -17,7 +17,7 @@ from lacuna.datastore.columns import line_to_pair
 from lacuna.errors import IndexingError, StoreError, UnavailableError
 from lacuna.milvus.address import MilvusAddress
 from lacuna.milvus.collection_kind import CollectionKind
-from lacuna.milvus.connection import LONG_DEADLINE, Connection, NotLoaded
+from lacuna.milvus.connection import ADMIN_DEADLINE, LONG_DEADLINE, Connection, NotLoaded
 from lacuna.milvus.schema import (
     FIELDS,
     FORMAT,
@@ -110,7 +110,7 @@ class Collection:
         entries, sentences = make_schemas(self.info.dimension, float16=self.connection.has_float16)
         for name, schema in ((self._entries, entries), (self._sentences, sentences)):
             if not self.connection.call("has_collection", name):
-                self.connection.call("create_collection", name, schema=schema)
+                self.connection.call("create_collection", name, schema=schema, deadline=ADMIN_DEADLINE)
         self._index(self._sentences, "unused", "FLAT", {})
         self._load(self._sentences)
         self.write_info(self.info)
@@ -119,7 +119,7 @@ class Collection:
         """Delete both collections from the server."""
         for name in (self._entries, self._sentences):
             if self.connection.call("has_collection", name):
-                self.connection.call("drop_collection", name)
+                self.connection.call("drop_collection", name, deadline=ADMIN_DEADLINE)
 
     def write_info(self, info: CollectionInfo) -> None:
         """Replace the description."""
@@ -129,15 +129,15 @@ class Collection:
     def build_index(self, rows: int) -> None:
         """Build the index of the entries and load it; it may take a while."""
         self.connection.call("flush", self._entries, deadline=LONG_DEADLINE)
-        self._index(self._entries, "key", self.kind.index, self.kind.build_params(rows))
+        self._index(self._entries, "key", self.kind.index, self.kind.build_params(rows, self.info.dimension))
         self._load(self._entries)
 
     def _index(self, name: str, field: str, kind: str, params: dict[str, int]) -> None:
         from pymilvus import MilvusClient
 
         if self.connection.call("list_indexes", name):
-            self.connection.call("release_collection", name)
-            self.connection.call("drop_index", name, field)
+            self.connection.call("release_collection", name, deadline=ADMIN_DEADLINE)
+            self.connection.call("drop_index", name, field, deadline=ADMIN_DEADLINE)
         wanted = MilvusClient.prepare_index_params()
         wanted.add_index(field, index_type=kind, metric_type="L2", params=params)
         self.connection.call("create_index", name, wanted, deadline=LONG_DEADLINE)
@@ -289,7 +289,7 @@ class Collection:
                 for key, row in zip(keys[part], zip(*columns, strict=True), strict=True)
             ]
             method = "insert" if new else "upsert"
-            self.connection.call(method, self._entries, content, deadline=max(60.0, self.connection.deadline))
+            self.connection.call(method, self._entries, content, deadline=ADMIN_DEADLINE)
 
     def write_sentences(
         self, pairs: Mapping[int, SentencePair], key: Callable[[SentencePair], tuple[str, ...]]
@@ -310,7 +310,7 @@ class Collection:
             self._upsert_sentences(rows)
 
     def _upsert_sentences(self, rows: list[dict[str, Any]]) -> None:
-        self.connection.call("upsert", self._sentences, rows, deadline=max(60.0, self.connection.deadline))
+        self.connection.call("upsert", self._sentences, rows, deadline=ADMIN_DEADLINE)
 
     def delete_entries(self, where: str) -> None:
         """Delete the entries that meet a filter; see :meth:`settle`."""

@@ -14,6 +14,7 @@ FORMS = "milvus, milvus:HNSW, milvus:FLAT, milvus:IVF_FLAT or milvus:IVF_SQ8"
 _LINKS, _EF_CONSTRUCTION = 32, 100
 _EF, _NPROBE = 64, 32
 _MOST = 65_536
+_SEGMENT_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,16 @@ class CollectionKind:
         """Maximum number of queries of a request: comparing all entries with many of them would exceed a deadline."""
         return 64 if self.index == "FLAT" else 1024
 
-    def build_params(self, rows: int) -> dict[str, int]:
-        """Return the parameters of the index for this number of entries."""
+    def build_params(self, rows: int, dimension: int) -> dict[str, int]:
+        """Return the parameters of the index for this number of entries.
+
+        Milvus builds an index for each of its segments, which have 512 MiB by default.
+        """
         if self.index == "HNSW":
             return {"M": _LINKS, "efConstruction": _EF_CONSTRUCTION}
         if self.index == "FLAT":
             return {}
-        return {"nlist": min(_MOST, max(1, round(4 * math.sqrt(rows))))}
+        return {"nlist": max(1, round(4 * math.sqrt(min(rows, _SEGMENT_BYTES // (4 * dimension)))))}
 
     def search_params(self, candidates: int) -> dict[str, Any]:
         """Return the parameters of a search for this many candidates; efSearch must not be smaller."""

@@ -16,6 +16,7 @@ from typing import Any
 from lacuna.errors import IndexingError, LacunaError, SettingError, StoreError, UnavailableError, needs_extra
 from lacuna.milvus.address import TOKEN_VARIABLE, MilvusAddress
 
+ADMIN_DEADLINE = 120.0  # seconds of creating a collection, or of writing to it
 LONG_DEADLINE = 3600.0  # seconds of building or loading an index
 OLDEST = (2, 3)
 OLDEST_WITH_FLOAT16 = (2, 4)  # 2.3 accepts float16 vectors, but finds wrong neighbors with them
