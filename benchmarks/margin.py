@@ -153,12 +153,12 @@ class SampledTasks:
     def __init__(self, most: int) -> None:
         self._most, self.saved = most, 0.0
 
-    def run(self, tasks: range, run: Any, *others: Any) -> None:  # noqa: ANN401 - those of run_and_save
+    def run(self, pool: Pool, tasks: range, run: Any, *others: Any) -> None:  # noqa: ANN401 - those of run_and_save
         """Run at most as many tasks as allowed, evenly spread; all of them in the comparison of near lists."""
         passes = isinstance(run.__self__, BlockComparison)
         chosen = tasks[:: max(1, math.ceil(len(tasks) / self._most))] if passes else tasks
         clock = time.process_time()
-        run_and_save(chosen, run, *others)
+        run_and_save(pool, chosen, run, *others)
         self.saved += (time.process_time() - clock) * (len(tasks) / max(1, len(chosen)) - 1)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import OptionalSystemOptions, check_at_least_one, expand_bundles, with_default
+from lacuna.cli.options import ClusterOptions, OptionalSystemOptions, check_at_least_one, expand_bundles, with_default
 from lacuna.cli.render import BarProgress, print_line
 from lacuna.progress import SILENT
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @expand_bundles
 def translate(
     system: OptionalSystemOptions,
+    cluster: ClusterOptions,
     file: Annotated[Path | None, typer.Argument(help="One sentence per line; default: standard input.")] = None,
     length_penalty: Annotated[
         float | None,
@@ -54,8 +55,9 @@ def translate(
     translator = system.open(length_penalty=length_penalty, gate=gate, int8=int8).translator
     # On a terminal the translations themselves show the progress.
     progress = SILENT if sys.stdout.isatty() else BarProgress()
-    for result in translator.stream(lines, evidence=json, batch_size=batch_size, progress=progress):
-        print_line(_json_line(result) if json else result.text)
+    with cluster.open(reads=[memory.store.path for memory in translator.memories]) as pool:
+        for result in translator.stream(lines, evidence=json, batch_size=batch_size, progress=progress, pool=pool):
+            print_line(_json_line(result) if json else result.text)
     if gate:
         count = translator.search_count
         typer.echo(f"searched at {count.searched:,} of {count.rows:,} steps", err=True)

@@ -5,7 +5,7 @@ Does not know models, except for the fingerprint that a store was built with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,10 @@ class Memory:
     store: Store
     index: VectorIndex
 
+    def reopening(self) -> tuple[Callable[[str, Store], Memory], tuple[str, Store]]:
+        """Say how another process opens this memory; see :class:`~lacuna.workers.Reopened`."""
+        return index_memory, (self.name, self.store)
+
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
@@ -50,10 +54,14 @@ def open_memory(path: str | Path, name: str | None = None, *, before: Memory | N
     :param before: The same memory, opened earlier: what has not changed is taken from it, and only the rest is read.
     """
     if before is None:
-        store = open_store(path)
-        return Memory(name or Path(path).name, store, open_index(store))
+        return index_memory(name or Path(path).name, open_store(path))
     store = open_store(path, before=before.store)
     return Memory(name or before.name, store, open_index(store, opened=opened_indexes(before.store, before.index)))
+
+
+def index_memory(name: str, store: Store) -> Memory:
+    """Return a memory of an open store, with its index."""
+    return Memory(name, store, open_index(store))
 
 
 def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) -> Retrieval:
