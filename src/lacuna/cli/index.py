@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, LanguagesOption, ModelName, ModelOptions, Threads, use_threads
+from lacuna.cli.options import (
+    ClusterOptions,
+    Json,
+    LanguagesOption,
+    ModelName,
+    ModelOptions,
+    Threads,
+    expand_bundles,
+    use_threads,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.records import Languages
@@ -21,8 +30,10 @@ if TYPE_CHECKING:
     from lacuna.index.recall import IndexTrial
 
 
+@expand_bundles
 def index(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the index goes into it.")],
+    cluster: ClusterOptions,
     kind: Annotated[str, typer.Option(help='auto, exact, or a faiss factory string such as "IVF4096,PQ64".')] = "auto",
     recall: Annotated[bool, typer.Option("--recall", help="Measure recall against exact search.")] = False,
     k: Annotated[list[int], typer.Option(help="Neighbors to measure recall at; may be given several times.")] = [8],  # noqa: B006 - Typer copies it
@@ -59,6 +70,8 @@ def index(
 
     use_threads(threads)
     opened, progress = open_store(store), BarProgress()
+    if cluster.given and not recall:
+        raise SettingError("--scheduler, --workers: an index is built in this process; only --recall uses workers")
     if recall:
         check_recall(opened, k, sample=sample, seed=seed)
     trials: list[IndexTrial] = []
@@ -69,10 +82,11 @@ def index(
         best = best_trial(trials, least_recall)
         kind, probes, ef = best.kind, best.settings.nprobe, best.settings.ef_search
         rerank = best.settings.rerank or None
-    report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
-    measured = None
-    if recall:
-        measured = measure_recall(opened, report.index, k, sample=sample, seed=seed, progress=progress)
+    with cluster.open(reads=[store]) as pool:
+        report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
+        measured = None
+        if recall:
+            measured = measure_recall(opened, report.index, k, sample=sample, seed=seed, progress=progress, pool=pool)
     if json:
         tried = [trial.as_json() for trial in trials]
         return print_json({**report.as_json(), "recall": measured.as_json() if measured else None, "tried": tried})

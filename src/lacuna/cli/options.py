@@ -186,6 +186,11 @@ class ClusterOptions:
         int | None, typer.Option(help="Start this many worker processes on this machine, and let them do the work.")
     ] = None
 
+    @property
+    def given(self) -> bool:
+        """Whether there is any of the options."""
+        return self.scheduler is not None or self.workers is not None
+
     def open(
         self, *, reads: Sequence[Path] = (), writes: Sequence[Path] = ()
     ) -> AbstractContextManager[DaskPool | None]:
@@ -194,7 +199,7 @@ class ClusterOptions:
         :param reads: Folders that all workers must see.
         :param writes: Folders that all workers must be able to write into.
         """
-        if self.scheduler is None and self.workers is None:
+        if not self.given:
             return nullcontext()
         from lacuna.dask_pool import open_pool
 

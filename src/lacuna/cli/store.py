@@ -60,11 +60,10 @@ def build(
     """
     conditions = DEFAULT_CLEANING if cleaning else None
     report = count_pairs(read_corpus(corpus, languages=system.languages), conditions)
-    model = system.load()
     with cluster.open(writes=[into]) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
         build_store(
-            model,
+            system.load(),
             read_corpus(corpus, languages=system.languages),
             into,
             cleaning=conditions,
