@@ -38,6 +38,7 @@ from lacuna.datastore.manifest import MANIFEST, write_record
 from lacuna.margin import Approximate, count_known, measure_margin, measurement
 from lacuna.margin.exact import BlockComparison
 from lacuna.margin.tasks import run_and_save
+from lacuna.workers import Pool
 
 MAX_MARGIN, FAST = 2048, 16
 ROWS_IN_SHARD = 65_536

@@ -148,10 +148,11 @@ def _timed(
 ) -> tuple[Neighborhood, float]:
     """Search in batches of the size of decoding, one for each worker at a time; return neighbors and seconds."""
     batches = [queries[start : start + _BATCH] for start in range(0, len(queries), _BATCH)]
-    if pool is None:
-        index.search(batches[0], k)  # warm-up: the first search reads the keys into memory
+    search, workers = partial(_search, index, k), pool or WorkerPool.of_process()
+    # The first search reads the keys into memory: once for threads, and in every process.
+    list(workers.map(search, batches[:1] * (1 if pool is None else pool.workers)))
     started = time.perf_counter()
-    parts = list((pool or WorkerPool.of_process()).map(partial(_search, index, k), batches))
+    parts = list(workers.map(search, batches))
     seconds = max(time.perf_counter() - started, 1e-9)
     distances, ids = (np.concatenate([getattr(one, name) for one in parts]) for name in ("distances", "ids"))
     return Neighborhood(distances, ids), seconds
