@@ -49,10 +49,11 @@ class DaskPool:
 
     :param client: A ``distributed.Client``.
     :param name: The scheduler, for messages.
+    :param restart: Called now and then to start workers again that were lost.
     """
 
-    def __init__(self, client: Any, name: str) -> None:  # noqa: ANN401 - distributed has no types
-        self._client, self._name = client, name
+    def __init__(self, client: Any, name: str, restart: Callable[[], None] = lambda: None) -> None:  # noqa: ANN401
+        self._client, self._name, self._restart = client, name, restart
         self._count, self._counted = 0, -1.0
         self._last_seen = time.monotonic()
 
@@ -183,6 +184,7 @@ class DaskPool:
         )
 
     def _threads(self) -> int:
+        self._restart()
         with suppress(OSError, TimeoutError):
             return sum(self._client.nthreads().values())
         return 0
@@ -221,10 +223,13 @@ def open_pool(
 
 @contextmanager
 def _local(workers: int) -> Iterator[DaskPool]:
+    import dask
     from distributed import Client, LocalCluster
 
-    # Stores are mapped into memory, so a limit on the memory of a process would be reached by reading.
+    # Stores are mapped into memory, so a limit on the memory of a process would be reached by reading. A worker that is
+    # killed is started again at once by its supervisor; if it is killed while it starts, only by the cluster.
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "3s"}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -236,7 +241,7 @@ def _local(workers: int) -> Iterator[DaskPool]:
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        yield DaskPool(client, f"{workers} local workers")
+        yield DaskPool(client, f"{workers} local workers", lambda: cluster.scale(workers))
 
 
 @contextmanager
