@@ -6,6 +6,7 @@ A task that was lost with its worker is computed again by another one. Knows not
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -113,7 +114,7 @@ class DaskPool:
                 (place / mark).unlink(missing_ok=True)
         for worker, (version, missing) in found.items():
             if version != __version__:
-                raise _other_version(worker, version)
+                raise _other_version(worker, version, __version__)
             if missing:
                 raise ClusterError(
                     f"{Path(missing[0]).parent if Path(missing[0]).name == mark else missing[0]}: the worker {worker} "
@@ -249,6 +250,7 @@ def _connected(address: str) -> Iterator[DaskPool]:
     from distributed import Client
 
     try:
+        asyncio.run(asyncio.wait_for(_ask(address), _SECONDS_TO_CONNECT))
         client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise ClusterError(
@@ -262,6 +264,14 @@ def _connected(address: str) -> Iterator[DaskPool]:
                 f"{address}: the scheduler has no workers; start some with: dask worker {address} --nthreads 1"
             ) from error
         yield DaskPool(client, address)
+
+
+async def _ask(address: str) -> None:
+    """Ask a scheduler for its identity. A client itself would wait forever for a server that says nothing."""
+    from distributed import rpc
+
+    async with rpc(address) as scheduler:
+        await scheduler.identity()
 
 
 @contextmanager
@@ -316,5 +326,5 @@ def _hear(message: Warning | str, category: type[Warning], *_: object, **__: obj
         _heard.notes.append(str(message))
 
 
-def _other_version(worker: str, found: str, wanted: str = __version__) -> ClusterError:
+def _other_version(worker: str, found: str, wanted: str) -> ClusterError:
     return ClusterError(f"{worker}: has Lacuna {found}, not {wanted}; install the same version for all workers")
