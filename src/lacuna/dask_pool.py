@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import local
 from typing import Any, NamedTuple
 
-from lacuna.errors import ClusterError, LacunaError, LacunaWarning, SettingError, needs_extra
+from lacuna.errors import ClusterError, LacunaWarning, SettingError, needs_extra
 from lacuna.task_messages import forget_tasks, open_task, pack_task
 from lacuna.version import __version__
 from lacuna.workers import AHEAD, Item, Result, keep_freed_memory, one_thread
@@ -99,11 +99,11 @@ class DaskPool:
         try:
             for place in places:
                 (place / mark).touch()
-            found = self._client.run(look_around, [*map(str, reads)], [str(each / mark) for each in places])
-        except LacunaError:
-            raise
+            seen = [str(folder.resolve()) for folder in reads]  # a worker has another working folder
+            found = self._client.run(look_around, seen, [str(each / mark) for each in places])
         except OSError as error:
-            raise ClusterError(f"{error.filename or self._name}: {error.strerror or error}") from error
+            place = error.filename or self._name
+            raise ClusterError(f"{place}: {error.strerror or error}; fix that, then run the same command") from error
         except Exception as error:  # whatever a worker raises that cannot even import this module
             raise ClusterError(
                 f"{self._name}: a worker cannot run tasks ({type(error).__name__}: {error}); "
