@@ -34,6 +34,8 @@ _SECONDS_BETWEEN_CHECKS = 2.0
 # Dask gives a task up once four workers have died with it, whoever is to blame. It is given to Dask again this often:
 # enough for machines that come and go, and an end for a task that kills every worker.
 _ATTEMPTS = 8
+# Ctrl-C in a terminal reaches the processes of local workers, too. The command ends them itself.
+_IGNORE_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 _NOISY = ("distributed", "tornado", "asyncio", "bokeh")
 
 
@@ -238,6 +240,7 @@ def _local(workers: int) -> Iterator[DaskPool]:
             memory_limit=0,
             host="127.0.0.1",
             dashboard_address=None,
+            preload=[_IGNORE_CTRL_C],
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster, set_as_default=False) as client,

@@ -80,7 +80,7 @@ def test_a_translator_is_opened_with_all_settings(exact_contexts: bool, model: M
     forget_tasks()
     task = open_task(pack_task(partial(translate_one, translator), None))
     opened: Translator = task.args[0]  # type: ignore[attr-defined]
-    assert opened.combiner == translator.combiner
+    assert (type(opened.combiner), opened.combiner.k) == (type(translator.combiner), 3)
     assert (opened.beam, opened.gate, opened.memories[0].name) == (translator.beam, None, "mine")
     text = make_pairs(1, seed=9)[0].source
     assert task(text) == translate_one(translator, text)
