@@ -104,8 +104,8 @@ class DaskPool:
             seen = [str(folder.resolve()) for folder in reads]  # a worker has another working folder
             found = self._client.run(look_around, seen, [str(each / mark) for each in places])
         except OSError as error:
-            place = error.filename or self._name
-            raise ClusterError(f"{place}: {error.strerror or error}; fix that, then run the same command") from error
+            where, why = error.filename or self._name, error.strerror or error
+            raise ClusterError(f"{where}: {why}; fix that, then run the same command") from error
         except Exception as error:  # whatever a worker raises that cannot even import this module
             raise ClusterError(
                 f"{self._name}: a worker cannot run tasks ({type(error).__name__}: {error}); "
