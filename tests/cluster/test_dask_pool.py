@@ -144,7 +144,7 @@ def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
         LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        results = DaskPool(client, "here").map(square, range(1000))
+        results = DaskPool(client, "here").map(square, range(10**6))
         next(results)
         cluster.scale(0)
         with pytest.raises(ClusterError, match="here: all workers are gone in the middle of the work"):
@@ -156,7 +156,7 @@ def test_a_scheduler_that_goes_away() -> None:
 
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
     with Client(cluster.scheduler_address, timeout=3, set_as_default=False) as client:
-        results = DaskPool(client, "here").map(square, range(1000))
+        results = DaskPool(client, "here").map(square, range(10**6))
         next(results)
         cluster.close()
         with pytest.raises(ClusterError, match="here: the scheduler is gone in the middle of the work"):

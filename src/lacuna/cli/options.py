@@ -180,7 +180,7 @@ class ClusterOptions:
 
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers do the work, such as tcp://host:8786."),
+        typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers do the work, as tcp://host:port."),
     ] = None
     workers: Annotated[
         int | None, typer.Option(help="Start this many worker processes on this machine, and let them do the work.")
