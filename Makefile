@@ -8,7 +8,7 @@ COMET_READY := $(COMET)/.ready
 # Two test workers share the cores; OpenMP threads waiting for each other would only slow them down.
 TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: help setup demo test test-all comet test-comet test-browser lint format bench figures clean
+.PHONY: help setup demo test test-all comet test-comet test-browser test-cluster lint format bench figures clean
 
 help:
 	@echo "make demo   install, run the main job on the bundled model, show a report"
@@ -44,7 +44,7 @@ test: $(READY)
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2
 
 test-all: $(READY)
-	$(TEST_ENV) $(BIN)/python -m pytest -m 'not comet and not browser'
+	$(TEST_ENV) $(BIN)/python -m pytest -m 'not comet and not browser and not cluster'
 
 test-comet: $(READY) $(COMET_READY)
 	$(TEST_ENV) LACUNA_COMET_PYTHON=$(CURDIR)/$(COMET)/bin/python $(BIN)/python -m pytest -m comet tests/unit/evaluation
@@ -55,6 +55,11 @@ test-browser: $(READY)
 	@test -x "$(CHROMIUM)" || { echo "no Chromium at $(CHROMIUM): apt-get install chromium, or say make test-browser CHROMIUM=PATH"; exit 2; }
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	$(TEST_ENV) CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -m browser tests/browser
+
+# Dask on this machine, Milvus Lite, and a real Milvus server, which needs the ports 2379 and 2380.
+test-cluster: $(READY)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[cluster,milvus]' milvus
+	$(TEST_ENV) $(BIN)/python -m pytest -m cluster tests/cluster
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -38,6 +38,7 @@ from lacuna.datastore.manifest import MANIFEST, write_record
 from lacuna.margin import Approximate, count_known, measure_margin, measurement
 from lacuna.margin.exact import BlockComparison
 from lacuna.margin.tasks import run_and_save
+from lacuna.workers import Pool
 
 MAX_MARGIN, FAST = 2048, 16
 ROWS_IN_SHARD = 65_536
@@ -153,12 +154,12 @@ class SampledTasks:
     def __init__(self, most: int) -> None:
         self._most, self.saved = most, 0.0
 
-    def run(self, tasks: range, run: Any, *others: Any) -> None:  # noqa: ANN401 - those of run_and_save
+    def run(self, pool: Pool, tasks: range, run: Any, *others: Any) -> None:  # noqa: ANN401 - those of run_and_save
         """Run at most as many tasks as allowed, evenly spread; all of them in the comparison of near lists."""
         passes = isinstance(run.__self__, BlockComparison)
         chosen = tasks[:: max(1, math.ceil(len(tasks) / self._most))] if passes else tasks
         clock = time.process_time()
-        run_and_save(chosen, run, *others)
+        run_and_save(pool, chosen, run, *others)
         self.saved += (time.process_time() - clock) * (len(tasks) / max(1, len(chosen)) - 1)
 
 

@@ -12,6 +12,10 @@ class LacunaError(Exception):
     """An error that the user can fix."""
 
 
+class ClusterError(LacunaError):
+    """A Dask cluster that cannot be reached or used, or that was lost."""
+
+
 class CorpusError(LacunaError, ValueError):
     """Parallel text that cannot be read, or is empty after cleaning."""
 

@@ -1,4 +1,4 @@
-"""Worker threads that each compute tasks of their own, with one thread each.
+"""Worker threads that each compute tasks of their own, with one thread each; and what any pool of workers offers.
 
 Two cores that split one matrix product mostly wait for each other, and far more so while another process uses one of
 them. Two cores with a task each do not. The bytes of a result depend on its task only: every task runs with the same
@@ -10,13 +10,16 @@ compute.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,6 +27,51 @@ Result = TypeVar("Result")
 # Tasks in progress or waiting for each worker, and results that no one has taken yet. It bounds memory, and is enough
 # to keep every worker busy while the caller stores a result.
 AHEAD = 3
+
+# Names of glibc, and values: all freed memory is kept, except for arrays larger than the largest value allowed.
+_TRIM_THRESHOLD, _KEPT_BYTES = -1, 1 << 30
+_MMAP_THRESHOLD, _LARGEST_KEPT = -3, 1 << 25
+
+
+class Pool(Protocol):
+    """Workers that compute tasks: threads of this process, or processes on one or more machines.
+
+    For the latter, a task is a function of a module, a method, or a ``functools.partial`` of these, so that it can be
+    sent. Every task is computed with one thread, wherever it is computed.
+    """
+
+    @property
+    def workers(self) -> int:
+        """Number of tasks that are computed at once; it may change."""
+
+    def map(
+        self, task: Callable[[Item], Result], items: Iterable[Item], *, files: Path | None = None
+    ) -> Generator[Result, None, None]:
+        """Compute all items, and yield the results in the order of the items.
+
+        The error of a task is raised in place of its result. Close the generator to stop early.
+
+        :param files: A folder that all workers see. Large arrays of the task are written there for as long as it runs,
+            if workers are other processes; ``None`` sends them with every item.
+        """
+
+
+class Reopened(Protocol):
+    """An object that another process opens from its files, rather than receive its content."""
+
+    def reopening(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return a function of a module that opens the object, and its arguments."""
+
+
+def keep_freed_memory() -> None:
+    """Let this process use freed memory again instead of returning it to the system, where its C library can.
+
+    The system clears each page that it hands out. For arrays of some MB, which tasks make and drop all the time, that
+    takes longer than the arithmetic.
+    """
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
 
 
 def use_threads(count: int) -> None:
@@ -74,11 +122,15 @@ class WorkerPool:
         """
         return cls(_libraries()[1].get_num_threads() if str(device) == "cpu" else 1)
 
-    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+    def map(
+        self, task: Callable[[Item], Result], items: Iterable[Item], *, files: Path | None = None
+    ) -> Generator[Result, None, None]:
         """Compute all items in the worker threads, and yield the results in the order of the items.
 
         Items are read in the calling thread, :data:`AHEAD` for each worker before their results are taken. The error of
         a task is raised in place of its result. Close the generator to stop early: it waits for the tasks in progress.
+
+        :param files: Not used: threads share the memory of this process.
         """
         if self.workers < 2:
             for item in items:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, LanguagesOption, ModelName, ModelOptions, Threads, use_threads
+from lacuna.cli.options import (
+    ClusterOptions,
+    Json,
+    LanguagesOption,
+    ModelName,
+    ModelOptions,
+    Threads,
+    expand_bundles,
+    use_threads,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.milvus.address import TOKEN_VARIABLE
@@ -23,8 +32,10 @@ if TYPE_CHECKING:
     from lacuna.index.recall import IndexTrial
 
 
+@expand_bundles
 def index(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the index goes into it.")],
+    cluster: ClusterOptions,
     kind: Annotated[
         str, typer.Option(help='auto, exact, a faiss factory string such as "IVF4096,PQ64", or milvus; see --uri.')
     ] = "auto",
@@ -78,16 +89,16 @@ def index(
     if not in_milvus and (uri or collection or token_file):
         raise SettingError("--uri, --collection, --token-file: given without --kind milvus; add it, or leave them out")
     opened, progress = open_store(store), BarProgress()
+    if cluster.given and not recall:
+        raise SettingError("--scheduler, --workers: an index is built in this process; only --recall uses workers")
     if recall:
         check_recall(opened, k, sample=sample, seed=seed)
     if in_milvus:
-        if tune:
-            raise SettingError("--tune: tries indexes of this machine only; leave it out with --kind milvus")
+        _check_milvus(tune, cluster)
         published = _publish(opened, kind, uri, collection, token_file, ef, probes, rerank)
-        measured = None
-        if recall:
-            measured = measure_recall(opened, open_index(opened), k, sample=sample, seed=seed, progress=progress)
-        return _print_published(published, measured, json)
+        found = open_index(opened)
+        shown = measure_recall(opened, found, k, sample=sample, seed=seed, progress=progress) if recall else None
+        return _print_published(published, shown, json)
     trials: list[IndexTrial] = []
     if tune:
         _check_nothing_given(kind, probes, ef, rerank)
@@ -96,16 +107,24 @@ def index(
         best = best_trial(trials, least_recall)
         kind, probes, ef = best.kind, best.settings.nprobe, best.settings.ef_search
         rerank = best.settings.rerank or None
-    report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
-    measured = None
-    if recall:
-        measured = measure_recall(opened, report.index, k, sample=sample, seed=seed, progress=progress)
+    with cluster.open(reads=[store]) as pool:
+        report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
+        measured = None
+        if recall:
+            measured = measure_recall(opened, report.index, k, sample=sample, seed=seed, progress=progress, pool=pool)
     if json:
         tried = [trial.as_json() for trial in trials]
         return print_json({**report.as_json(), "recall": measured.as_json() if measured else None, "tried": tried})
     if trials:
         _print_trials(trials, max(k))
     _print_report(report, measured)
+
+
+def _check_milvus(tune: bool, cluster: ClusterOptions) -> None:
+    if tune:
+        raise SettingError("--tune: tries indexes of this machine only; leave it out with --kind milvus")
+    if cluster.given:
+        raise SettingError("--scheduler, --workers: not used with --kind milvus; leave them out")
 
 
 def _publish(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, Threads, use_threads, with_default
+from lacuna.cli.options import ClusterOptions, Json, Threads, expand_bundles, use_threads, with_default
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.margin.storage import MAX_MARGIN, Approximate
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from lacuna.margin import MarginReport
 
 
+@expand_bundles
 def margin(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the margins go into it.")],
+    cluster: ClusterOptions,
     max_margin: Annotated[int, typer.Option(help="Margins are counted up to this bound.")] = MAX_MARGIN,
     approximate: Annotated[bool, typer.Option("--approximate", help="Search only the nearest lists.")] = False,
     probes: Annotated[
@@ -48,7 +50,9 @@ def margin(
     settings = None
     if approximate:
         settings = Approximate() if probes is None else Approximate(nprobe=probes)
-    report = measure_margin(open_store(store), max_margin, approximate=settings, progress=BarProgress())
+    opened = open_store(store)
+    with cluster.open(writes=[store]) as pool:
+        report = measure_margin(opened, max_margin, approximate=settings, progress=BarProgress(), pool=pool)
     if json:
         return print_json(report.as_json())
     _print_report(report)

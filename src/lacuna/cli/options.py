@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from itertools import islice
@@ -20,6 +21,7 @@ from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
     from lacuna.combiners import Combiner, Gate
+    from lacuna.dask_pool import DaskPool
     from lacuna.decoding import BeamSettings
     from lacuna.explanation.calibration import Calibration
     from lacuna.models import Model
@@ -179,6 +181,38 @@ class ModelOptions:
         from lacuna.corpora import read_corpus
 
         return list(islice(read_corpus(corpus, languages=self.languages), most))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Options of every verb that can use the workers of a Dask cluster."""
+
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers do the work, as tcp://host:port."),
+    ] = None
+    workers: Annotated[
+        int | None, typer.Option(help="Start this many worker processes on this machine, and let them do the work.")
+    ] = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any of the options."""
+        return self.scheduler is not None or self.workers is not None
+
+    def open(
+        self, *, reads: Sequence[Path] = (), writes: Sequence[Path] = ()
+    ) -> AbstractContextManager[DaskPool | None]:
+        """Connect to the workers, or start them; without any of the options there is no pool.
+
+        :param reads: Folders that all workers must see.
+        :param writes: Folders that all workers must be able to write into.
+        """
+        if not self.given:
+            return nullcontext()
+        from lacuna.dask_pool import open_pool
+
+        return open_pool(self.scheduler, self.workers, reads=reads, writes=writes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, ModelOptions, expand_bundles, given, use_threads
+from lacuna.cli.options import ClusterOptions, Json, ModelOptions, expand_bundles, given, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 
@@ -24,6 +24,7 @@ NO_INDEX = "none"
 def prune(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; it is not changed.")],
     system: ModelOptions,
+    cluster: ClusterOptions,
     into: Annotated[Path, typer.Option(help="Folder for the new store.")],
     method: Annotated[
         str, typer.Option(help="plac, random, known, all_known, cluster, merge or reverse (docs/prune.md).")
@@ -73,16 +74,19 @@ def prune(
             raise SettingError("--auto chooses ratio and min_margin of plac: give --dev, and none of the others")
         choice, pruner = _choose(store, dev, dev_pairs, system, seed)
         settings, ratio = {"min_margin": pruner.min_margin}, choice.ratio
-    report = prune_store(
-        open_store(store),
-        make_pruner(method, **settings),
-        into,
-        ratio=ratio,
-        seed=seed,
-        clamp=clamp,
-        index=None if kind == NO_INDEX else kind,
-        progress=BarProgress(),
-    )
+    opened, chosen = open_store(store), make_pruner(method, **settings)
+    with cluster.open(reads=[store], writes=[into.absolute().parent]) as pool:
+        report = prune_store(
+            opened,
+            chosen,
+            into,
+            ratio=ratio,
+            seed=seed,
+            clamp=clamp,
+            index=None if kind == NO_INDEX else kind,
+            progress=BarProgress(),
+            pool=pool,
+        )
     if json:
         return print_json(report.as_json() | ({"choice": asdict(choice)} if choice else {}))
     if choice:

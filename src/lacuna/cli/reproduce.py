@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.adapt import print_facts
-from lacuna.cli.options import Device, Json, ModelName, Threads, given, use_threads, with_default
+from lacuna.cli.options import (
+    ClusterOptions,
+    Device,
+    Json,
+    ModelName,
+    Threads,
+    expand_bundles,
+    given,
+    use_threads,
+    with_default,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.records import Step
 
@@ -20,10 +30,12 @@ if TYPE_CHECKING:
 _DEMO = "lacuna.demo:DemoSettings"
 
 
+@expand_bundles
 def reproduce(
     file: Annotated[
         Path, typer.Argument(metavar="EXPERIMENT", help="An experiment file, such as experiments/koran.yaml.")
     ],
+    cluster: ClusterOptions,
     into: Annotated[Path, typer.Option(help="Folder for steps, tables and experiment.json.")],
     data: Annotated[
         Path, typer.Option(envvar="LACUNA_DATA", help="Folder that paths of corpora are relative to.")
@@ -44,7 +56,10 @@ def reproduce(
 
     experiment = read_experiment(file)
     use_threads(threads)
-    outcome = run(experiment, into, data=data, device=device, progress=BarProgress(), announce=_print_step)
+    with cluster.open(writes=[into]) as pool:
+        outcome = run(
+            experiment, into, data=data, device=device, progress=BarProgress(), announce=_print_step, pool=pool
+        )
     if json:
         return print_json(outcome.as_json())
     rows = [(claim.verdict, claim.claim, claim.figures) for claim in outcome.claims]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.margin import print_histogram
-from lacuna.cli.options import Device, Json, LanguagesOption, ModelOptions, Threads, expand_bundles
+from lacuna.cli.options import ClusterOptions, Device, Json, LanguagesOption, ModelOptions, Threads, expand_bundles
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, CleaningReport, count_pairs, read_corpus
 from lacuna.datastore import (
@@ -45,6 +45,7 @@ StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a st
 def build(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
     system: ModelOptions,
+    cluster: ClusterOptions,
     into: Annotated[Path, typer.Option(help="Folder for the store.")],
     batch_tokens: Annotated[int, typer.Option(help="Tokens in one batch of the model.")] = _DEFAULTS.batch_tokens,
     shard_rows: Annotated[int, typer.Option(help="Maximum number of entries in a shard.")] = _DEFAULTS.shard_rows,
@@ -59,11 +60,10 @@ def build(
     """
     conditions = DEFAULT_CLEANING if cleaning else None
     report = count_pairs(read_corpus(corpus, languages=system.languages), conditions)
-    model = system.load()
-    with warnings.catch_warnings():
+    with cluster.open(writes=[into]) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
         build_store(
-            model,
+            system.load(),
             read_corpus(corpus, languages=system.languages),
             into,
             cleaning=conditions,
@@ -71,6 +71,7 @@ def build(
             shard_rows=shard_rows,
             total=report.kept,
             progress=BarProgress(),
+            pool=pool,
         )
     _print_store(inspect_store(into), json, report if cleaning else None)
 

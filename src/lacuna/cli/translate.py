@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lacuna.cli.options import (
+    ClusterOptions,
     FallbackOption,
     OptionalSystemOptions,
     check_at_least_one,
@@ -18,6 +19,7 @@ from lacuna.cli.options import (
     with_default,
 )
 from lacuna.cli.render import BarProgress, print_line
+from lacuna.milvus.address import is_address
 from lacuna.progress import SILENT
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 @expand_bundles
 def translate(
     system: OptionalSystemOptions,
+    cluster: ClusterOptions,
     file: Annotated[Path | None, typer.Argument(help="One sentence per line; default: standard input.")] = None,
     length_penalty: Annotated[
         float | None,
@@ -65,9 +68,11 @@ def translate(
     alone = 0
     # On a terminal the translations themselves show the progress.
     progress = SILENT if sys.stdout.isatty() else BarProgress()
-    for result in translator.stream(lines, evidence=json, batch_size=batch_size, progress=progress):
-        print_line(_json_line(result) if json else result.text)
-        alone += result.without_memory
+    folders = [memory.store.path for memory in translator.memories if not is_address(memory.store.name)]
+    with cluster.open(reads=folders) as pool:
+        for result in translator.stream(lines, evidence=json, batch_size=batch_size, progress=progress, pool=pool):
+            print_line(_json_line(result) if json else result.text)
+            alone += result.without_memory
     if alone:
         typer.echo(f"{alone:,} sentences were translated without memory, which did not answer", err=True)
     if gate:

@@ -6,19 +6,29 @@ nothing to do; a refusal leaves the folder unchanged. Knows nothing of indexes a
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from uuid import uuid4
 
 from pydantic import ValidationError
 
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, CleaningReport, clean
-from lacuna.datastore.columns import shard_folder, write_mean, write_shard
-from lacuna.datastore.decoded_windows import TeacherForcingModel, WindowColumns, decode_windows
+from lacuna.datastore.columns import WrittenShard, publish_shard, shard_folder, write_mean, writing
+from lacuna.datastore.decoded_windows import (
+    NumberedWindow,
+    TeacherForcingModel,
+    decode_and_write,
+    decode_windows,
+    write_columns,
+)
 from lacuna.datastore.manifest import (
     MANIFEST,
     UNFINISHED,
@@ -38,6 +48,7 @@ from lacuna.files import check_creatable
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.version import __version__
+from lacuna.workers import Pool
 
 _DEFAULTS = BuildSettings()
 
@@ -53,6 +64,7 @@ def build_store(
     shard_rows: int = _DEFAULTS.shard_rows,
     total: int | None = None,
     progress: Progress = SILENT,
+    pool: Pool | None = None,
 ) -> Store:
     """Build a store, or resume an interrupted build; the finished files are the same in both cases.
 
@@ -70,6 +82,8 @@ def build_store(
         again after an interruption.
     :param total: Number of pairs after cleaning, if known, for the remaining time.
     :param progress: Shows pairs, and tokens per second.
+    :param pool: Workers that each decode windows of their own and write them below ``into``. By default, the threads of
+        this process share the batches of each window. The files are the same.
     """
     folder = Path(into)
     found = _read_folder(folder, _describe(model, batch_tokens, shard_rows))
@@ -82,7 +96,7 @@ def build_store(
     progress.start("build", total, "pairs")
     progress.advance(digest.pairs)
     windows = cut_windows(stream, model, digest, found.settings)
-    store = _finish_build(folder, _add_shards(folder, found, model, windows, progress))
+    store = _finish_build(folder, _add_shards(folder, found, model, windows, progress, pool))
     progress.finish(f"({store.entries:,} entries)")
     return store
 
@@ -105,44 +119,90 @@ def _describe(model: TeacherForcingModel, batch_tokens: int, shard_rows: int) ->
 
 
 def _add_shards(
-    folder: Path, state: Unfinished, model: TeacherForcingModel, windows: Iterator[Window], progress: Progress
+    folder: Path,
+    state: Unfinished,
+    model: TeacherForcingModel,
+    windows: Iterator[Window],
+    progress: Progress,
+    pool: Pool | None,
 ) -> Unfinished:
-    started, rows, begun = time.monotonic(), 0, bool(state.shards)
-
-    def advance(pairs: int, tokens: int) -> None:
-        nonlocal rows
-        rows += tokens
-        progress.advance(pairs, f"{rows / max(time.monotonic() - started, 1e-9):,.0f} tokens/s")
-
-    if begun:
-        _prepare_folder(folder, state)
-
-    def prepared() -> Iterator[Window]:
-        nonlocal begun
-        for window in windows:
-            if not begun:  # not before there is something to store
-                _prepare_folder(folder, state)
-                begun = True
-            yield window
-
-    with closing(decode_windows(model, prepared(), state.settings.batch_tokens, advance)) as decoded:
-        for collected in decoded:
-            window = collected.window
-            skipped = window.corpus.pairs - state.corpus.pairs - len(window.sentences)
-            state = _add_shard(folder, state, collected)
-            advance(skipped, 0)
-    if not begun:
+    first = next(windows, None)
+    if first is None and not state.shards:
         raise StoreError(f"{folder}: nothing to store, no pair fits the model; give another corpus")
+    speed = _Speed(progress, pool)
+    parts = _prepare_folder(folder, state)  # not before there is something to store
+    queue = chain([] if first is None else [first], windows)
+    numbered = _numbered(queue, sum(shard.sentences for shard in state.shards))
+    with closing(_written(model, numbered, state.settings.batch_tokens, parts, speed.advance, pool)) as written:
+        for window, shard in written:
+            skipped = window.corpus.pairs - state.corpus.pairs - len(window.sentences)
+            state = _add_shard(folder, state, window, shard)
+            speed.advance(skipped, 0)
+    with writing(folder):
+        shutil.rmtree(parts)
     return state
 
 
-def _add_shard(folder: Path, state: Unfinished, collected: WindowColumns) -> Unfinished:
-    """Write the shard of a window, and record it in the state."""
-    columns = collected.columns(first_sentence=sum(shard.sentences for shard in state.shards))
-    lines = [sentence.line for sentence in collected.window.sentences]
+@dataclass(slots=True)
+class _Speed:
+    """Reports pairs, with the tokens per second of all workers, and of each if they are other processes."""
+
+    progress: Progress
+    pool: Pool | None
+    started: float = field(default_factory=time.monotonic)
+    tokens: int = 0
+
+    def advance(self, pairs: int, tokens: int) -> None:
+        self.tokens += tokens
+        speed = self.tokens / max(time.monotonic() - self.started, 1e-9)
+        each = "" if self.pool is None else f", {self.pool.workers} workers, {speed / self.pool.workers:,.0f} each"
+        self.progress.advance(pairs, f"{speed:,.0f} tokens/s{each}")
+
+
+def _numbered(windows: Iterable[Window], first_sentence: int) -> Iterator[NumberedWindow]:
+    for window in windows:
+        yield NumberedWindow(window, first_sentence)
+        first_sentence += len(window.sentences)
+
+
+def _written(
+    model: TeacherForcingModel,
+    numbered: Iterator[NumberedWindow],
+    batch_tokens: int,
+    parts: Path,
+    advance: Callable[[int, int], None],
+    pool: Pool | None,
+) -> Generator[tuple[Window, WrittenShard], None, None]:
+    """Yield all windows in order, with their shards.
+
+    :param advance: Called with the numbers of pairs and tokens that were processed.
+    """
+    waiting: deque[NumberedWindow] = deque()
+
+    def queued() -> Iterator[NumberedWindow]:
+        for each in numbered:
+            waiting.append(each)
+            yield each
+
+    if pool is None:
+        with closing(decode_windows(model, (each.window for each in queued()), batch_tokens, advance)) as decoded:
+            for collected in decoded:
+                first_sentence = waiting.popleft().first_sentence
+                yield collected.window, write_columns(collected, first_sentence, parts)
+        return
+    task = partial(decode_and_write, model, batch_tokens, parts.resolve())
+    with closing(pool.map(task, queued())) as shards:
+        for shard in shards:
+            window = waiting.popleft().window
+            advance(len(window.sentences), window.rows)
+            yield window, shard
+
+
+def _add_shard(folder: Path, state: Unfinished, window: Window, shard: WrittenShard) -> Unfinished:
+    """Give a shard its place, and record it in the state."""
     with writing(folder):
-        shard = write_shard(folder, len(state.shards), collected.keys, columns, lines)
-        state = state.model_copy(update={"corpus": collected.window.corpus, "shards": (*state.shards, shard)})
+        publish_shard(shard.folder, folder, len(state.shards))
+        state = state.model_copy(update={"corpus": window.corpus, "shards": (*state.shards, shard.record)})
         write_record(folder / UNFINISHED, state)
     return state
 
@@ -182,18 +242,6 @@ def finish(folder: Path, manifest: Manifest) -> None:
     with writing(folder):
         write_record(folder / MANIFEST, manifest)
         _remove_state(folder)
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Turn a failure to write into an error that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or os.strerror(error.errno) if error.errno else str(error)
-        raise StoreError(
-            f"{folder}: cannot be written ({reason}); free space or fix the permissions, then run the same command"
-        ) from error
 
 
 def _read_folder(folder: Path, wanted: Unfinished) -> Manifest | Unfinished:
@@ -255,8 +303,11 @@ def _state_of(found: Manifest | Unfinished) -> str:
     return "already exists, built" if isinstance(found, Manifest) else "an unfinished build"
 
 
-def _prepare_folder(folder: Path, state: Unfinished) -> None:
-    """Create the folder, or check its shards and remove the files of an interrupted write."""
+def _prepare_folder(folder: Path, state: Unfinished) -> Path:
+    """Create the folder, or check its shards and remove the files of an interrupted write.
+
+    :return: A new folder for shards that are being written. Workers of an interrupted build no longer find theirs.
+    """
     for number, shard in enumerate(state.shards):
         for name, record in shard.files.items():
             path = shard_folder(folder, number) / name
@@ -272,6 +323,9 @@ def _prepare_folder(folder: Path, state: Unfinished) -> None:
         for entry in [*folder.glob(".*.tmp"), *(folder / "shards").iterdir()]:
             if entry.name not in recorded:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        parts = folder / "shards" / f".{uuid4().hex}.tmp"
+        parts.mkdir()
+    return parts
 
 
 def _remove_state(folder: Path) -> None:

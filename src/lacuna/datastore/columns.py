@@ -6,8 +6,11 @@ Sentence pairs are JSON lines with their origins, found by number without readin
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -137,6 +140,18 @@ class SentenceTable:
         return (pair for _, pair in self.present())
 
 
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn a failure to write into an error that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or os.strerror(error.errno) if error.errno else str(error)
+        raise StoreError(
+            f"{folder}: cannot be written ({reason}); free space or fix the permissions, then run the same command"
+        ) from error
+
+
 def shard_folder(store: Path, number: int) -> Path:
     """Return the folder of a shard."""
     return store / "shards" / f"{number:05d}"
@@ -152,36 +167,58 @@ def record_of(path: Path) -> FileRecord:
     return FileRecord(bytes=size, xxh3=digest.hexdigest())
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenShard:
+    """The complete files of a shard in a folder that is not its own yet."""
+
+    folder: Path
+    record: ShardRecord
+
+
 def write_shard(
     store: Path, number: int, keys: NDArray[np.float16], columns: Mapping[str, NDArray[np.generic]], lines: list[bytes]
 ) -> ShardRecord:
-    """Write a shard under a temporary name, flush it to disk, and rename it.
+    """Write a shard under a temporary name, flush it to disk, and rename it; see :func:`write_shard_files`."""
+    temporary = shard_folder(store, number).with_name(f".{number:05d}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.parent.mkdir(parents=True, exist_ok=True)
+    record = write_shard_files(temporary, keys, columns, lines)
+    publish_shard(temporary, store, number)
+    return record
+
+
+def write_shard_files(
+    folder: Path, keys: NDArray[np.float16], columns: Mapping[str, NDArray[np.generic]], lines: list[bytes]
+) -> ShardRecord:
+    """Write the files of a shard into a new folder, and flush them to disk.
 
     :param keys: ``(rows, dimension)``.
     :param columns: All of :data:`COLUMNS`, and any of :data:`OPTIONAL`.
     :param lines: The sentence pairs of the shard, from :func:`pair_to_line`.
     """
-    final = shard_folder(store, number)
-    temporary = final.with_name(f".{final.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    folder.mkdir()
     arrays: dict[str, NDArray[np.generic]] = {KEYS: keys}
     present = COLUMNS | {name: dtype for name, dtype in OPTIONAL.items() if name in columns}
     arrays |= {name: columns[name].astype(dtype, copy=False) for name, dtype in present.items()}
     # Stored per shard, so that the mean of all keys does not depend on interruptions of the build.
     arrays |= {KEY_SUM: keys.sum(axis=0, dtype=np.float64), STARTS: line_starts(lines)}
     for name, array in arrays.items():
-        np.save(temporary / f"{name}.npy", array, allow_pickle=False)
-    (temporary / SENTENCES).write_bytes(b"".join(lines))
-    files = {path.name: record_of(path) for path in sorted(temporary.iterdir())}
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    (folder / SENTENCES).write_bytes(b"".join(lines))
+    files = {path.name: record_of(path) for path in sorted(folder.iterdir())}
     for name in files:
-        sync(temporary / name)
-    sync(temporary)
+        sync(folder / name)
+    sync(folder)
+    return ShardRecord(rows=len(keys), sentences=len(lines), files=files)
+
+
+def publish_shard(written: Path, store: Path, number: int) -> None:
+    """Give the folder of a complete shard its name in a store."""
+    final = shard_folder(store, number)
     # An existing folder was written before an interruption but not recorded: it has the same content or a part of it.
     shutil.rmtree(final, ignore_errors=True)
-    temporary.replace(final)
+    written.replace(final)
     sync(final.parent)
-    return ShardRecord(rows=len(keys), sentences=len(lines), files=files)
 
 
 def write_mean(store: Path, shards: Sequence[ShardRecord], dimension: int) -> FileRecord:

@@ -1,6 +1,6 @@
 """Run a model over windows of a corpus, in batches that workers share, and put the rows in the order of the corpus.
 
-Knows nothing of files and of resuming.
+A window becomes the files of a shard, here or in another process. Knows nothing of manifests and of resuming.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lacuna.datastore.columns import WrittenShard, write_shard_files, writing
 from lacuna.datastore.manifest import KeyMaker
 from lacuna.datastore.windows import Encoder, Window, make_batches
 from lacuna.errors import StoreError
@@ -154,6 +157,37 @@ def decode_windows(
             advance(len(batch.numbers), len(batch.keys))
             if collected.complete:
                 yield collected
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedWindow:
+    """A window, and the sentence id of its first pair."""
+
+    window: Window
+    first_sentence: int
+
+
+def write_columns(collected: WindowColumns, first_sentence: int, parts: Path) -> WrittenShard:
+    """Write the shard of a complete window into a new folder of a unique name.
+
+    :param parts: The parent of that folder, which exists: a folder for unfinished shards, next to finished ones.
+    """
+    folder = parts / uuid4().hex
+    lines = [sentence.line for sentence in collected.window.sentences]
+    with writing(parts.parents[1]):  # the store
+        record = write_shard_files(folder, collected.keys, collected.columns(first_sentence), lines)
+    return WrittenShard(folder, record)
+
+
+def decode_and_write(
+    model: TeacherForcingModel, batch_tokens: int, parts: Path, numbered: NumberedWindow
+) -> WrittenShard:
+    """Run the model over one window and write its shard: the task of a worker that is another process.
+
+    Two workers may do the same window, if one of them seemed to be lost: each writes a folder of its own.
+    """
+    [collected] = decode_windows(model, [numbered.window], batch_tokens)
+    return write_columns(collected, numbered.first_sentence, parts)
 
 
 def _half(keys: NDArray[np.float32], name: str) -> NDArray[np.float16]:

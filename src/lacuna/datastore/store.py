@@ -7,7 +7,7 @@ of indexes and translators.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -127,6 +127,10 @@ class Store:
         if self.segments is not None:
             return hashlib.sha256("".join(_identity(each) for each in self.segments).encode()).hexdigest()
         return sha256_of(self.path / MANIFEST)
+
+    def reopening(self) -> tuple[Callable[[str, str], Store], tuple[str, str]]:
+        """Say how another process opens this store; see :class:`~lacuna.workers.Reopened`."""
+        return reopen_store, (str(self.path.resolve()), self.fingerprint)
 
     @property
     def parts(self) -> tuple[Segment, ...]:
@@ -345,6 +349,20 @@ def join_segments(path: Path, segments: Sequence[Segment], memory: MemoryManifes
         tuple(shards),
         tuple(segments),
     )
+
+
+def reopen_store(path: str, fingerprint: str) -> Store:
+    """Open a store that another process has open.
+
+    :raises StoreError: There is none, or another one, at this path.
+    """
+    share = "share the folder under the same name on all machines, and do not change it meanwhile"
+    if not Path(path).is_dir():
+        raise StoreError(f"{path}: a worker does not see this store; {share}")
+    store = open_store(path)
+    if store.fingerprint != fingerprint:
+        raise StoreError(f"{path}: a worker sees another store there; {share}")
+    return store
 
 
 def _joined_manifest(segments: Sequence[Segment], shards: Sequence[Shard], memory: MemoryManifest) -> Manifest:

@@ -17,7 +17,7 @@ import numpy as np
 
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
 from lacuna.datastore import Store, build_store, open_store
-from lacuna.datastore.building import writing
+from lacuna.datastore.columns import writing
 from lacuna.datastore.copying import copy_store
 from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.manifest import Parent

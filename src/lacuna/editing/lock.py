@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lacuna.datastore.building import writing
+from lacuna.datastore.columns import writing
 from lacuna.errors import LockedError
 
 LOCK = ".lock"

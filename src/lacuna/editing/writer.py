@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
-from lacuna.datastore.building import writing
-from lacuna.datastore.columns import MEAN
+from lacuna.datastore.columns import MEAN, writing
 from lacuna.datastore.manifest import MANIFEST, KeyMaker, describe_model
 from lacuna.datastore.segments import (
     FORGOTTEN,

@@ -8,7 +8,7 @@ compares all keys that the bound does not rule out. Knows nothing of files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -42,11 +42,16 @@ class ExactIndex:
     kind = "exact"
 
     def __init__(self, store: KeyStore, cache_bytes: int = CACHE_BYTES) -> None:
+        self._store, self._cache_bytes = store, cache_bytes
         self._keys: KeyColumn = store.keys
         self._mean = np.asarray(store.mean, dtype=np.float32)
         self._caching = self.size * (self._keys.dimension + 1) * 4 <= cache_bytes
         self._cache: NDArray[np.float32] | None = None
         self._lock = Lock()
+
+    def reopening(self) -> tuple[Callable[..., ExactIndex], tuple[KeyStore, int]]:
+        """Say how another process opens this index; see :class:`~lacuna.workers.Reopened`."""
+        return ExactIndex, (self._store, self._cache_bytes)
 
     @property
     def size(self) -> int:

@@ -95,7 +95,7 @@ class CollectionIndex:
     """
 
     def __init__(self, collection: Collection, condition: str = "") -> None:
-        self.collection, self._condition = collection, condition
+        self.collection, self.condition = collection, condition
 
     @property
     def kind(self) -> str:
@@ -105,12 +105,12 @@ class CollectionIndex:
     @property
     def size(self) -> int:
         """Number of entries that can be found."""
-        return self.collection.count(self._condition)
+        return self.collection.count(self.condition)
 
     def where(self, condition: str) -> CollectionIndex:
         """Return the index of those entries that also meet this condition."""
         return CollectionIndex(
-            self.collection, f"({self._condition}) and ({condition})" if self._condition else condition
+            self.collection, f"({self.condition}) and ({condition})" if self.condition else condition
         )
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
@@ -126,8 +126,8 @@ class CollectionIndex:
         queries = check_queries(queries, k, self.collection.info.dimension)
         rerank = self.collection.kind.rerank
         if rerank == 1 or not len(queries):
-            return _ordered(self.collection.search(queries, k, fields, self._condition), k)
-        found = self.collection.search(queries, min(MOST_RESULTS, k * rerank), fields, self._condition, keys=True)
+            return _ordered(self.collection.search(queries, k, fields, self.condition), k)
+        found = self.collection.search(queries, min(MOST_RESULTS, k * rerank), fields, self.condition, keys=True)
         difference = found.fields.pop("key").astype(np.float64) - queries[:, None, :]
         true = np.einsum("qkd,qkd->qk", difference, difference).astype(np.float32)
         return _ordered(Hits(np.where(found.ids == MISSING, np.inf, true), found.ids, found.fields), k)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, make_index
 from lacuna.index.kinds import AUTO, EXACT, IndexKind, SearchSettings, choose_kind, search_settings
 from lacuna.progress import SILENT, Progress
-from lacuna.workers import WorkerPool
+from lacuna.workers import Pool, WorkerPool
 
 SAMPLE = 500
 # Queries searched at once: 32 sentences with 5 hypotheses each.
@@ -77,12 +78,15 @@ def measure_recall(
     seed: int = 1,
     queries: NDArray[np.float32] | None = None,
     progress: Progress = SILENT,
+    pool: Pool | None = None,
 ) -> RecallReport:
     """Compare an index with exact search.
 
     :param k: Number of neighbors, or several numbers.
     :param sample: Number of keys drawn as queries; each is left out of its own neighbors.
     :param queries: Queries to use instead, such as the decoder states of a dev set. # (queries, dimension)
+    :param pool: Workers for exact search, whose speed is then that of all workers. The index itself is searched by the
+        threads of this process.
     """
     sizes = _sizes(k)
     own = None
@@ -95,7 +99,7 @@ def measure_recall(
     most = sizes[-1] + (own is not None)
     progress.start(f"measuring recall with {len(queries):,} queries")
     found, seconds = _timed(index, queries, most)
-    truth, exact_seconds = _timed(ExactIndex(store), queries, most)
+    truth, exact_seconds = _timed(ExactIndex(store), queries, most, pool)
     if own is not None:
         found, truth = leave_self_out(found, own), leave_self_out(truth, own)
     checked = true_distances(store.keys, queries, found.ids)
@@ -139,15 +143,23 @@ def _check(sizes: list[int], queries: int, most: int) -> None:
         raise IndexingError(f"k: got {wrong}; to measure recall in this store, k must be 1 to {most:,}")
 
 
-def _timed(index: VectorIndex, queries: NDArray[np.float32], k: int) -> tuple[Neighborhood, float]:
+def _timed(
+    index: VectorIndex, queries: NDArray[np.float32], k: int, pool: Pool | None = None
+) -> tuple[Neighborhood, float]:
     """Search in batches of the size of decoding, one for each worker at a time; return neighbors and seconds."""
     batches = [queries[start : start + _BATCH] for start in range(0, len(queries), _BATCH)]
-    index.search(batches[0], k)  # warm-up: the first search reads the keys into memory
+    search, workers = partial(_search, index, k), pool or WorkerPool.of_process()
+    # The first search reads the keys into memory: once for threads, and in every process.
+    list(workers.map(search, batches[:1] * (1 if pool is None else pool.workers)))
     started = time.perf_counter()
-    parts = list(WorkerPool.of_process().map(lambda batch: index.search(batch, k), batches))
+    parts = list(workers.map(search, batches))
     seconds = max(time.perf_counter() - started, 1e-9)
     distances, ids = (np.concatenate([getattr(one, name) for one in parts]) for name in ("distances", "ids"))
     return Neighborhood(distances, ids), seconds
+
+
+def _search(index: VectorIndex, k: int, queries: NDArray[np.float32]) -> Neighborhood:
+    return index.search(queries, k)
 
 
 def compare_with_truth(found: Neighborhood, checked: NDArray[np.float32], truth: Neighborhood, k: int) -> RecallAtK:

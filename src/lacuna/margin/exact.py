@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from lacuna.margin.codes import passing
 from lacuna.margin.screening import Screening
 from lacuna.margin.tasks import run_and_save
 from lacuna.progress import Progress
+from lacuna.workers import Pool
 
 PASSES = ("all entries", "known entries again")
 
@@ -257,6 +259,8 @@ def answer(
     compare: Callable[[Wanted], BlockComparison],
     max_margin: int,
     progress: Progress,
+    pool: Pool,
+    files: Path | None = None,
     number: int = 0,
     found: Found | None = None,
     done: int = 0,
@@ -265,6 +269,8 @@ def answer(
     """Run passes until no question is open.
 
     :param compare: Prepares a pass.
+    :param pool: Runs its tasks.
+    :param files: As in :meth:`~lacuna.workers.Pool.map`.
     :param number: Number of the first pass.
     :param found: The result of its first ``done`` tasks.
     :param saver: Takes the stage, which is the number of the pass plus 1, and returns a function that saves the state
@@ -276,23 +282,23 @@ def answer(
         save = _save_nothing if saver is None else saver(number + 1, questions, result)
         progress.start(f"comparing {PASSES[number]}", len(comparison), "blocks")
         progress.advance(done)
-        _run_pass(comparison, result, done, save, progress)
+        run_and_save(
+            pool,
+            range(done, len(comparison)),
+            comparison.run,
+            _adder(result),
+            save,
+            lambda _: progress.advance(1),
+            files,
+        )
         progress.finish()
         questions = questions.answered(number, result, max_margin)
         number, found, done = number + 1, None, 0
     return questions
 
 
-def _run_pass(
-    comparison: BlockComparison, found: Found, done: int, save: Callable[[int], None], progress: Progress
-) -> None:
-    run_and_save(
-        range(done, len(comparison)),
-        comparison.run,
-        lambda _, part: found.add(part),
-        save,
-        lambda _: progress.advance(1),
-    )
+def _adder(found: Found) -> Callable[[int, FoundPart], None]:
+    return lambda _, part: found.add(part)
 
 
 def _save_nothing(done: int) -> None:

@@ -23,7 +23,7 @@ from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors
 from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
 from lacuna.margin.edited import follow_edits
-from lacuna.margin.exact import BlockComparison, Found, Questions, Wanted, answer
+from lacuna.margin.exact import BlockComparison, Found, Questions, Saver, Wanted, answer
 from lacuna.margin.screening import Screening, find_rotation
 from lacuna.margin.storage import (
     FOLDER,
@@ -39,8 +39,9 @@ from lacuna.margin.storage import (
     read_margins,
     write_margins,
 )
-from lacuna.margin.tasks import keep_freed_memory, run_and_save
+from lacuna.margin.tasks import run_and_save
 from lacuna.progress import SILENT, Progress
+from lacuna.workers import Pool, WorkerPool, keep_freed_memory
 
 # Lists that the exact method compares before the passes over all entries.
 NEARBY = Approximate()
@@ -103,6 +104,7 @@ def measure_margin(
     *,
     approximate: Approximate | None = None,
     progress: Progress = SILENT,
+    pool: Pool | None = None,
 ) -> MarginReport:
     """Measure the margins of a store and write them into its folder.
 
@@ -113,6 +115,7 @@ def measure_margin(
     :param max_margin: Larger margins count as this. PLAC needs no more than the largest ``min_margin``; small bounds
         are faster.
     :param approximate: Settings of approximate margins; by default, margins are exact.
+    :param pool: Workers that compare entries; by default, the threads of this process. The margins are the same.
     """
     check_max_margin(max_margin)
     started = time.monotonic()
@@ -122,7 +125,7 @@ def measure_margin(
         margins = follow_edits(store, max_margin, progress)
     if margins is None:
         state = _saved_state(store, max_margin, approximate)
-        margins = _measure(store, max_margin, approximate, state, progress)
+        margins = _measure(store, max_margin, approximate, state, progress, pool or WorkerPool.of_process())
         state.remove()
     histogram = margin_histogram(margins.capped(max_margin), store.known)
     return MarginReport(margins, max_margin, histogram, measured, time.monotonic() - started)
@@ -150,10 +153,10 @@ def _saved_state(store: Store, max_margin: int, approximate: Approximate | None)
 
 
 def _measure(
-    store: Store, max_margin: int, approximate: Approximate | None, state: SavedState, progress: Progress
+    store: Store, max_margin: int, approximate: Approximate | None, state: SavedState, progress: Progress, pool: Pool
 ) -> Margins:
     keep_freed_memory()
-    measurement = _Measurement(store, max_margin, approximate or NEARBY, state, progress)
+    measurement = _Measurement(store, max_margin, approximate or NEARBY, state, progress, pool)
     all_known = bool(store.known.all())
     if approximate is not None and not all_known:
         values, agreement = measurement.approximate()
@@ -170,10 +173,10 @@ class _Measurement:
     """
 
     def __init__(
-        self, store: Store, max_margin: int, settings: Approximate, state: SavedState, progress: Progress
+        self, store: Store, max_margin: int, settings: Approximate, state: SavedState, progress: Progress, pool: Pool
     ) -> None:
         self._store, self._max_margin, self._settings = store, max_margin, settings
-        self._state, self._progress = state, progress
+        self._state, self._progress, self._pool = state, progress, pool
         self._keys = CenteredVectors(store.keys, store.mean)
 
     def approximate(self) -> tuple[NDArray[np.uint16], Agreement]:
@@ -191,7 +194,7 @@ class _Measurement:
             nearby = self._compare_lists(saved, self._max_margin)
             questions, found = self._questions(np.arange(self._store.entries), nearby), None
             number, done = 0, 0
-        return answer(questions, self._compare, self._max_margin, self._progress, number, found, done, self._saver)
+        return self._answer(questions, number, found, done, self._saver)
 
     @cached_property
     def _rotation(self) -> torch.Tensor:
@@ -227,7 +230,9 @@ class _Measurement:
 
         self._progress.start("comparing near lists", store.entries, "entries")
         self._progress.advance(sum(len(comparison.entries(number)) for number in range(done)))
-        run_and_save(range(done, len(comparison)), comparison.run, add, self._saver(0, nearby), advance)
+        tasks = range(done, len(comparison))
+        save, files = self._saver(0, nearby), self._state.files
+        run_and_save(self._pool, tasks, comparison.run, add, save, advance, files)
         self._progress.finish()
         return nearby
 
@@ -237,6 +242,17 @@ class _Measurement:
 
     def _compare(self, wanted: Wanted) -> BlockComparison:
         return BlockComparison(self._store.keys, self._store.known, wanted, self._screening)
+
+    def _answer(
+        self,
+        questions: Questions,
+        number: int = 0,
+        found: Found | None = None,
+        done: int = 0,
+        saver: Saver | None = None,
+    ) -> Questions:
+        arguments = (self._max_margin, self._progress, self._pool, self._state.files, number, found, done, saver)
+        return answer(questions, self._compare, *arguments)
 
     def _saver(self, stage: int, *tables: Nearby | Questions | Found) -> Callable[[int], None]:
         """Return a function that saves tables: stage 0 compares lists, stage ``n`` is pass ``n - 1``."""
@@ -255,7 +271,7 @@ class _Measurement:
         rng = np.random.default_rng(self._settings.seed)
         sample = rng.choice(entries, size=min(entries, self._settings.sample), replace=False)
         questions = self._questions(sample, nearby)
-        exact = answer(questions, self._compare, self._max_margin, self._progress).margin[sample]
+        exact = self._answer(questions).margin[sample]
         found, known = nearby.margin(self._max_margin)[sample], known[sample]
         same = {str(least): (found >= least) == (exact >= least) for least in _DECISIONS}
         return Agreement(

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lacuna.datastore import Store
-from lacuna.datastore.building import writing
-from lacuna.datastore.columns import record_of
+from lacuna.datastore.columns import record_of, writing
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_path
@@ -272,6 +271,11 @@ class SavedState:
         self._folder, self._identity = folder, identity
         if any(self.load(path.stem) is None for path in folder.glob("*.npz")):
             self.remove()
+
+    @property
+    def files(self) -> Path:
+        """Folder for other files of the measurement, removed with the state."""
+        return self._folder / "arrays"
 
     def load(self, name: str) -> Arrays | None:
         """Return the arrays that were saved last under a name, or None."""

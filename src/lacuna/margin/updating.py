@@ -23,9 +23,8 @@ from lacuna.margin.codes import passing
 from lacuna.margin.exact import BlockComparison, Questions, answer
 from lacuna.margin.screening import Projections, Screening, find_rotation
 from lacuna.margin.storage import Margins
-from lacuna.margin.tasks import keep_freed_memory
 from lacuna.progress import SILENT, Progress
-from lacuna.workers import WorkerPool
+from lacuna.workers import WorkerPool, keep_freed_memory
 
 BLOCK = 1024  # entries in a block
 _CHANGES_AT_ONCE = 2048
@@ -239,6 +238,7 @@ class _Update:
             lambda wanted: BlockComparison(after.keys, after.known, wanted, screening),
             self._max_margin,
             self._progress,
+            WorkerPool.of_process(),
         )
 
     def _compare(self) -> _Effects:

@@ -58,6 +58,8 @@ class Model:
     :param device: Device of the weights.
     :param hf: The transformers model, in eval mode and without gradients.
     :param known_fingerprint: The fingerprint, if it was computed before the precision of the weights was reduced.
+    :param place: The absolute path of its folder, or its name on the hub; ``None`` for the bundled model.
+    :param precision: Of the weights.
     """
 
     name: str
@@ -68,9 +70,18 @@ class Model:
     direction: Direction
     banned_ids: tuple[int, ...]
     known_fingerprint: str | None = None
+    place: str | None = None
+    precision: str = "float32"
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, languages={self.languages}, device={str(self.device)!r})"
+
+    def reopening(self) -> tuple[Callable[..., Model], tuple[object, str]]:
+        """Say how another process loads this model; see :class:`~lacuna.workers.Reopened`."""
+        from lacuna.models.sharing import ModelSource, reopen_model
+
+        source = ModelSource(self.place, self.languages, str(self.device), self.precision)
+        return reopen_model, (source, self.fingerprint)
 
     @property
     def languages(self) -> Languages | None:

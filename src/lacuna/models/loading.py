@@ -69,7 +69,8 @@ def load_model(
     # Computed in full precision, so that a store built in float16 on a GPU matches the same model on a CPU.
     known = None if dtype is torch.float32 else fingerprint_of(hf, tokenizer)
     hf.train(False).requires_grad_(False).to(device=where, dtype=dtype)
-    model = Model(name, where, hf, tokenizer, family, direction, banned, known)
+    at = None if name_or_path is None else str(Path(place).resolve()) if Path(place).is_dir() else place
+    model = Model(name, where, hf, tokenizer, family, direction, banned, known, at, precision)
     _check_vocabulary(model)
     return model
 

@@ -7,7 +7,8 @@ This module does not know how a pruner chooses.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,18 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
-from lacuna.datastore.building import writing
+from lacuna.datastore.columns import writing
 from lacuna.datastore.copying import copy_store
 from lacuna.datastore.manifest import Parent
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_folder, check_unused
-from lacuna.index import build_index, check_kind, open_index
+from lacuna.index import VectorIndex, build_index, check_kind, open_index
 from lacuna.index.base import check_seed
 from lacuna.index.distances import leave_self_out
 from lacuna.index.kinds import AUTO
 from lacuna.margin import Margins, read_margins
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning.base import Group, Pruner
+from lacuna.workers import Pool, WorkerPool
 
 # Queries per search: a large batch, because exact search may read all keys from disk for each.
 _QUERIES = 8192
@@ -40,6 +42,7 @@ class StoreEntries:
 
     store: Store
     progress: Progress
+    pool: Pool | None = None
 
     @property
     def values(self) -> NDArray[np.int32]:
@@ -87,13 +90,37 @@ class StoreEntries:
 
     def neighbors(self, k: int) -> Iterator[NDArray[np.int64]]:
         """Search the store's index for the neighbors of every entry."""
-        index = open_index(self.store)
-        self.progress.start("finding neighbors", self.store.entries, "entries")
-        for first, block in self.store.keys.blocks(_QUERIES):
-            found = index.search(block.astype(np.float32), k + 1)
-            yield leave_self_out(found, np.arange(first, first + len(block))).ids
-            self.progress.advance(len(block))
+        rows = range(self.store.entries)
+        blocks = [rows[first : first + _QUERIES] for first in range(0, len(rows), _QUERIES)]
+        search = NeighborSearch(self.store, open_index(self.store), k)
+        self.progress.start("finding neighbors", len(rows), "entries")
+        with closing((self.pool or WorkerPool.of_process()).map(search.find, blocks)) as found:
+            for block, ids in zip(blocks, found, strict=True):
+                yield ids
+                self.progress.advance(len(block))
         self.progress.finish()
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborSearch:
+    """Finds the neighbors of entries in their own store."""
+
+    store: Store
+    index: VectorIndex
+    k: int
+
+    def find(self, entries: range) -> NDArray[np.int64]:  # (entries, k)
+        """Return the nearest neighbors of consecutive entries, without themselves: the task of a worker."""
+        own = np.arange(entries.start, entries.stop)
+        return leave_self_out(self.index.search(self.store.keys.gather(own).astype(np.float32), self.k + 1), own).ids
+
+    def reopening(self) -> tuple[Callable[[Store, int], NeighborSearch], tuple[Store, int]]:
+        """Say how another process opens the index; see :class:`~lacuna.workers.Reopened`."""
+        return _reopen_search, (self.store, self.k)
+
+
+def _reopen_search(store: Store, k: int) -> NeighborSearch:
+    return NeighborSearch(store, open_index(store), k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +188,7 @@ def prune_store(
     clamp: bool = False,
     index: str | None = AUTO,
     progress: Progress = SILENT,
+    pool: Pool | None = None,
 ) -> PruneReport:
     """Write a smaller store with an index into a new folder; the same seed gives the same files.
 
@@ -170,12 +198,14 @@ def prune_store(
     :param seed: Seed of the pruner and of the index.
     :param clamp: If the method cannot drop ``ratio``, drop as many entries as it can instead of raising an error.
     :param index: Kind of index to build; ``None`` for none.
+    :param pool: Workers that search for neighbors and copy shards; by default, the threads of this process search, and
+        shards are copied one after the other. The files are the same.
     :return: The report, with the opened store in ``report.store``.
     """
     started, folder = time.monotonic(), Path(into)
     _check_place(folder, store)
     check_seed(seed)
-    pruning = pruner.prune(StoreEntries(store, progress), ratio=ratio, seed=seed, clamp=clamp)
+    pruning = pruner.prune(StoreEntries(store, progress, pool), ratio=ratio, seed=seed, clamp=clamp)
     kept = int(np.count_nonzero(pruning.keep))
     if not kept:
         raise SettingError(f"{store.path}: all {store.entries:,} entries would be dropped; drop fewer of them")
@@ -185,7 +215,7 @@ def prune_store(
     kind = None
     with writing(folder), atomic_folder(folder) as temporary:
         parent = Parent(fingerprint=store.fingerprint, entries=store.entries, made_by="prune", settings=settings)
-        copy_store(store, temporary, parent, keep=pruning.keep, weights=pruning.weights, progress=progress)
+        copy_store(store, temporary, parent, keep=pruning.keep, weights=pruning.weights, progress=progress, pool=pool)
         if index is not None:
             kind = build_index(open_store(temporary), index, seed=seed, progress=progress).manifest.kind
     seconds = time.monotonic() - started

@@ -42,6 +42,7 @@ from lacuna.reproduction.systems import CachedMemory, ExperimentSteps
 from lacuna.step_cache import CachedStep, StepCache
 from lacuna.translator import Memory, open_memory
 from lacuna.version import __version__
+from lacuna.workers import Pool
 
 _FORMAT = 1
 _LIBRARIES = ("torch", "transformers", "faiss-cpu", "numpy", "sacrebleu")
@@ -88,6 +89,7 @@ def reproduce(
     device: str = "auto",
     progress: Progress = SILENT,
     announce: Callable[[str], None] = lambda name: None,
+    pool: Pool | None = None,
 ) -> Reproduction:
     """Run an experiment; steps whose results are cached do not run again.
 
@@ -95,10 +97,11 @@ def reproduce(
     :param data: Base folder of the corpora named in the experiment.
     :param device: Device of all models, as in :func:`~lacuna.models.load_model`.
     :param announce: Called with the name of every step that runs.
+    :param pool: Workers that build, measure margins, prune and translate; by default, the threads of this process.
     """
     sentences = read_sentences(experiment, data, into / "corpus", progress)
     model = load_model(experiment.model, device=device, languages=Languages.parse(experiment.languages))
-    steps = ExperimentSteps(experiment, model, sentences, StepCache(into / "steps", announce), progress)
+    steps = ExperimentSteps(experiment, model, sentences, StepCache(into / "steps", announce), progress, pool)
     whole = steps.whole_memory()
     knowledge = list(_knowledge_tables(steps, whole, progress))
     results = Comparison(steps, whole).run()

@@ -32,6 +32,7 @@ from lacuna.records import Languages
 from lacuna.reproduction.experiment import Experiment, FinetuneMethod, Sentences
 from lacuna.step_cache import CachedStep, StepCache, settings_as_json
 from lacuna.translator import Translator, open_memory
+from lacuna.workers import Pool
 
 Scores = dict[str, dict[str, Any]]
 Differences = dict[str, dict[str, RunsDifference]]
@@ -89,6 +90,7 @@ class ExperimentSteps:
 
     :param model: Fine-tuned models are loaded on its device.
     :param sentences: Training, dev and test pairs by the name of the part.
+    :param pool: Workers that build, measure margins, prune and translate; by default, the threads of this process.
     """
 
     def __init__(
@@ -98,9 +100,10 @@ class ExperimentSteps:
         sentences: Mapping[str, Sentences],
         cache: StepCache,
         progress: Progress = SILENT,
+        pool: Pool | None = None,
     ) -> None:
         self.experiment, self.model, self.sentences, self.cache = experiment, model, sentences, cache
-        self._progress = progress
+        self._progress, self._pool = progress, pool
         self._finetuned: dict[str, Path] = {}
         self._dev = DevSet(sentences["dev"].pairs)
         # By system, then by source sentence: a subset of translated sentences needs no second run.
@@ -117,7 +120,15 @@ class ExperimentSteps:
 
         def build(folder: Path) -> None:
             pairs, total = train.pairs, len(train)  # cleaned when they were read, if the experiment asks for it
-            build_store(self.model, pairs, folder / "store", cleaning=None, total=total, progress=self._progress)
+            build_store(
+                self.model,
+                pairs,
+                folder / "store",
+                cleaning=None,
+                total=total,
+                progress=self._progress,
+                pool=self._pool,
+            )
 
         inputs = {**self._model_inputs, "train": train.key}
         step = self.cache.make("store", inputs, build, resumes=True)
@@ -141,7 +152,7 @@ class ExperimentSteps:
 
     def _measure(self, path: Path, approximate: Approximate | None) -> None:
         maximum = self.experiment.margin.max_margin
-        measure_margin(open_store(path), maximum, approximate=approximate, progress=self._progress)
+        measure_margin(open_store(path), maximum, approximate=approximate, progress=self._progress, pool=self._pool)
 
     def prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int) -> CachedMemory:
         """Prune a memory; a method that cannot drop ``ratio`` drops as much as it can."""
@@ -159,6 +170,7 @@ class ExperimentSteps:
                 clamp=True,
                 index=self.experiment.index,
                 progress=self._progress,
+                pool=self._pool,
             )
 
         step = self.cache.make(f"prune-{pruner.name}", inputs, work)
@@ -227,7 +239,7 @@ class ExperimentSteps:
             model = self._open_model(system.model)
             memories = [open_memory(system.memory.path, name)] if system.memory else []
             translator = Translator(model, memories, load_combiner(combiner.folder / "fit") if combiner else None, beam)
-            results = translator.translate(sentences.sources, progress=self._progress)
+            results = translator.translate(sentences.sources, progress=self._progress, pool=self._pool)
             write_json(folder / "texts.json", [result.text for result in results])
 
         sources = xxhash.xxh3_128("\0".join(sentences.sources).encode()).hexdigest()

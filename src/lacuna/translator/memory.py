@@ -5,8 +5,8 @@ Does not know models, except for the fingerprint that a store was built with.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from collections.abc import Collection as Container
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +68,15 @@ class Memory:
             raise _no_tag(tag, self.store)
         return self._keeping(np.isin(self.store.sentence, np.asarray(chosen)))
 
+    def reopening(self) -> tuple[Callable[..., Memory], tuple[object, ...]]:
+        """Say how another process opens this memory; see :class:`~lacuna.workers.Reopened`.
+
+        :raises SettingError: Some of its entries are left out, which another process would not know.
+        """
+        if isinstance(self.index, FilteredIndex):
+            raise SettingError(f"{self.name}: workers cannot leave out entries of a memory in files; use no workers")
+        return index_memory, (self.name, self.store)
+
     def _keeping(self, keep: NDArray[np.bool_]) -> Memory:
         return Memory(self.name, self.store, FilteredIndex(self.index, keep))
 
@@ -101,6 +110,10 @@ class CollectionMemory(Memory):
             raise _no_tag(tag, self.store)
         return self._where(tag_filter(tag))
 
+    def reopening(self) -> tuple[Callable[..., Memory], tuple[object, ...]]:
+        """Say how another process opens this memory; see :class:`~lacuna.workers.Reopened`."""
+        return open_collection_memory, (self.index.collection.address, self.name, self.index.condition)
+
     def _where(self, condition: str) -> Memory:
         return CollectionMemory(self.name, self.store, self.index.where(condition))
 
@@ -132,15 +145,26 @@ def open_memory(path: str | Path, name: str | None = None, *, before: Memory | N
     :param before: The same memory, opened earlier: what has not changed is taken from it, and only the rest is read.
     """
     if is_address(str(path)):
-        collection = Collection.open(MilvusAddress.parse(str(path)))
-        return CollectionMemory(
-            name or collection.address.collection, open_collection_store(collection), CollectionIndex(collection)
-        )
+        return open_collection_memory(MilvusAddress.parse(str(path)), name)
     if before is None:
-        store = open_store(path)
-        return Memory(name or Path(path).name, store, open_index(store))
+        return index_memory(name or Path(path).name, open_store(path))
     store = open_store(path, before=before.store)
     return Memory(name or before.name, store, open_index(store, opened=opened_indexes(before.store, before.index)))
+
+
+def index_memory(name: str, store: Store) -> Memory:
+    """Return a memory of an open store, with its index."""
+    return Memory(name, store, open_index(store))
+
+
+def open_collection_memory(address: MilvusAddress, name: str | None = None, condition: str = "") -> CollectionMemory:
+    """Open a memory in Milvus; the default name is that of the collection.
+
+    :param condition: Only entries that meet this filter expression of Milvus are found; empty for all.
+    """
+    collection = Collection.open(address)
+    index = CollectionIndex(collection, condition)
+    return CollectionMemory(name or address.collection, open_collection_store(collection), index)
 
 
 def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) -> Retrieval:

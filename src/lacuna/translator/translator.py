@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, islice
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors
 from lacuna.translator.streaming import Item, gather_windows
+from lacuna.workers import Pool
 
 
 def shorten(source: list[int], most: int) -> list[int]:
@@ -37,6 +40,11 @@ _PROJECTED_AT_ONCE = 256
 # Sentences in each block of a window, sorted by length within the block. The first blocks are small, so that output
 # starts early.
 BLOCKS = (64, 128, 256, 512, 1024)
+
+
+# Sentences that a worker of a pool translates at a time. It does not depend on the number of workers, so that the same
+# sentences always share batches.
+WINDOW = 256
 
 
 class Translator:
@@ -72,6 +80,7 @@ class Translator:
         self.beam, self.fallback = beam or BeamSettings(), fallback
         # Created once: preparing the weights of a model for stepping takes a while.
         self._plain = ModelScorer(model, int8=int8)
+        self._int8 = int8
         self._set_memories(memories, gate)
 
     def _set_memories(self, memories: Sequence[Memory], gate: Gate | None) -> None:
@@ -80,6 +89,12 @@ class Translator:
         self.memories = tuple(memories)
         self.gate = gate if memories else None
         self._scorer = KnnScorer(self._plain, self.memories, self.combiner, self.gate) if memories else None
+
+    def reopening(self) -> tuple[Callable[..., Translator], tuple[object, ...]]:
+        """Say how another process opens this translator; see :class:`~lacuna.workers.Reopened`."""
+        exact = isinstance(self.combiner, ExactContexts)
+        combiner = self.combiner.combiner if isinstance(self.combiner, ExactContexts) else self.combiner
+        return _reopen, (self.model, self.memories, combiner, self.beam, self.gate, self._int8, exact, self.fallback)
 
     def with_memories(self, memories: Sequence[Memory]) -> Translator:
         """Return a translator with other memories and otherwise the same settings, gate and int8 included."""
@@ -93,7 +108,13 @@ class Translator:
         return SearchCount() if self._scorer is None else self._scorer.count
 
     def translate(
-        self, texts: Sequence[str], *, evidence: bool = False, batch_size: int = 32, progress: Progress = SILENT
+        self,
+        texts: Sequence[str],
+        *,
+        evidence: bool = False,
+        batch_size: int = 32,
+        progress: Progress = SILENT,
+        pool: Pool | None = None,
     ) -> list[Translation]:
         """Translate sentences and return the translations in order.
 
@@ -101,14 +122,24 @@ class Translator:
         threads of torch form a worker pool.
 
         :param evidence: Also return the evidence behind every token.
+        :param pool: As in :meth:`stream`.
         """
         progress.start("translate", sum(1 for text in texts if text.strip()), "sentences")
-        found = list(self._translate(texts, [len(texts)], evidence, batch_size, progress))
+        if pool is None:
+            found = list(self._translate(texts, [len(texts)], evidence, batch_size, progress))
+        else:
+            found = list(self._translate_in(pool, texts, evidence, batch_size, progress))
         progress.finish()
         return found
 
     def stream(
-        self, texts: Iterable[str], *, evidence: bool = False, batch_size: int = 32, progress: Progress = SILENT
+        self,
+        texts: Iterable[str],
+        *,
+        evidence: bool = False,
+        batch_size: int = 32,
+        progress: Progress = SILENT,
+        pool: Pool | None = None,
     ) -> Generator[Translation, None, None]:
         """Translate a stream of sentences of any length and yield the translations in order, as they become ready.
 
@@ -116,8 +147,13 @@ class Translator:
         one that is translated and one that a background thread reads ahead.
 
         :param evidence: Also return the evidence behind every token.
+        :param pool: Workers that translate windows of :data:`WINDOW` sentences each. It reads ahead for all of them,
+            also if ``texts`` pauses.
         """
         progress.start("translate", None, "sentences")
+        if pool is not None:
+            yield from self._translate_in(pool, texts, evidence, batch_size, progress)
+            return progress.finish()
         done = 0
         for window in gather_windows(texts, sum(BLOCKS)):
             yield from self._translate(window, BLOCKS, evidence, batch_size, progress, done)
@@ -192,6 +228,18 @@ class Translator:
         )
         with closing(decoding):
             yield from decoding
+
+    def _translate_in(
+        self, pool: Pool, texts: Iterable[str], evidence: bool, batch_size: int, progress: Progress
+    ) -> Iterator[Translation]:
+        """Translate windows of sentences in the workers of a pool."""
+        task = partial(translate_window, self, evidence, batch_size)
+        with closing(pool.map(task, _windows(texts))) as windows:
+            for window in windows:
+                if self._scorer is not None:
+                    self._scorer.count.add(window.rows, window.searched)
+                progress.advance(sum(1 for result in window.translations if result.source.strip()))
+                yield from window.translations
 
     def _truncated(self, numbers: Sequence[int], sources: list[list[int]]) -> list[list[int]]:
         """Truncate sources that are too long for the model, with a warning."""
@@ -288,6 +336,49 @@ class Translator:
                 )
             )
         return [tuple(row) for row in rows]
+
+
+def _reopen(
+    model: Model,
+    memories: Sequence[Memory],
+    combiner: Combiner,
+    beam: BeamSettings,
+    gate: Gate | None,
+    int8: bool,
+    exact_contexts: bool,
+    fallback: bool,
+) -> Translator:
+    return Translator(
+        model, memories, combiner, beam, gate=gate, int8=int8, exact_contexts=exact_contexts, fallback=fallback
+    )
+
+
+class TranslatedWindow(NamedTuple):
+    """The translations of a window, and what :class:`~lacuna.translator.knn_scorer.SearchCount` has counted."""
+
+    translations: list[Translation]
+    rows: int
+    searched: int
+
+
+def translate_window(
+    translator: Translator, evidence: bool, batch_size: int, numbered: tuple[int, list[str]]
+) -> TranslatedWindow:
+    """Translate a window of sentences: the task of a worker of a pool.
+
+    :param numbered: The number of sentences before the window, for warnings; and the window.
+    """
+    offset, texts = numbered
+    own = translator.with_memories(translator.memories)  # with a count of its own
+    found = list(own._translate(texts, [len(texts)], evidence, batch_size, SILENT, offset))
+    return TranslatedWindow(found, own.search_count.rows, own.search_count.searched)
+
+
+def _windows(texts: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    stream, offset = iter(texts), 0
+    while window := list(islice(stream, WINDOW)):
+        yield offset, window
+        offset += len(window)
 
 
 def _at_least(size: int, groups: Iterable[list[Item]]) -> Iterator[list[Item]]:

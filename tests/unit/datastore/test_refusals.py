@@ -92,7 +92,7 @@ def test_what_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lacuna.datastore.building.write_shard", full)
+    monkeypatch.setattr("lacuna.datastore.decoded_windows.write_shard_files", full)
     with pytest.raises(StoreError, match=r"cannot be written \(No space left on device\)"):
         build_store(NumpyModel(), make_pairs(5), tmp_path / "store")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
@@ -259,11 +260,11 @@ def test_what_a_killed_run_leaves_is_no_store_and_the_next_run_sweeps_it_away(
 
 
 def fail_at_second_shard(patch: pytest.MonkeyPatch, error: type[BaseException] | BaseException) -> None:
-    real = module.write_shard
+    real, calls = module.write_shard_files, count()
 
-    def failing(folder: Path, number: int, *rest: object) -> object:
-        if number == 1:
+    def failing(folder: Path, *rest: object) -> object:
+        if next(calls) == 1:
             raise error
-        return real(folder, number, *rest)  # type: ignore[arg-type]
+        return real(folder, *rest)  # type: ignore[arg-type]
 
-    patch.setattr(module, "write_shard", failing)
+    patch.setattr(module, "write_shard_files", failing)

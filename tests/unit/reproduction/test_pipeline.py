@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -25,6 +27,7 @@ from lacuna.reproduction import Experiment, Reproduction, reproduce, systems
 from lacuna.reproduction.experiment import read_sentences
 from lacuna.reproduction.systems import ExperimentSteps, System
 from lacuna.step_cache import StepCache
+from lacuna.workers import WorkerPool
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
 
@@ -87,6 +90,28 @@ def make_steps(settings: dict[str, object], into: Path, **changed: object) -> Ex
 @pytest.fixture(scope="module")
 def outcome(settings: dict[str, object]) -> Reproduction:
     return run(settings)
+
+
+class NotingPool(WorkerPool):
+    """Notes the functions of its tasks."""
+
+    noted: ClassVar[set[str]] = set()
+
+    def map(
+        self, task: Callable[[Any], Any], items: Iterable[Any], *, files: Path | None = None
+    ) -> Generator[Any, None, None]:
+        self.noted.add(getattr(task, "func", task).__name__)
+        return super().map(task, items, files=files)
+
+
+def test_a_pool_builds_measures_prunes_and_translates(
+    settings: dict[str, object], outcome: Reproduction, tmp_path: Path
+) -> None:
+    content = {name: value for name, value in settings.items() if name != "folder"}
+    data = Path(str(settings["folder"])) / "data"
+    found = reproduce(Experiment.model_validate(content), tmp_path, data=data, pool=NotingPool())
+    assert NotingPool.noted == {"decode_and_write", "run", "find", "copy_group", "translate_window"}
+    assert [each.as_json() for each in found.tables] == [each.as_json() for each in outcome.tables]
 
 
 def table(outcome: Reproduction, name: str) -> Table:

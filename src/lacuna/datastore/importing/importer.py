@@ -17,8 +17,8 @@ import xxhash
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from lacuna.datastore.building import finish, writing
-from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
+from lacuna.datastore.building import finish
+from lacuna.datastore.columns import pair_to_line, write_mean, write_shard, writing
 from lacuna.datastore.importing.formats import KNOWN, PREDICTIONS, WEIGHTS, ForeignStore, open_foreign_store
 from lacuna.datastore.importing.sentences import ShardRange, cut_shards
 from lacuna.datastore.manifest import BuildSettings, KeyMaker, Manifest, Parent, ShardRecord, describe_model
