@@ -67,6 +67,8 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         (copy / "milvus.json").unlink(missing_ok=True)
         local = open_memory(copy)
         memories = {"exact": Memory("exact", store, ExactIndex(store)), f"faiss {local.index.kind}": local}
+        flat, _ = make_index(store, IndexKind("Flat"), 1, None)
+        memories["faiss Flat"] = Memory("flat", store, FaissIndex(flat, store, IndexKind("Flat"), SearchSettings()))
         report: dict[str, Any] = {"entries": store.entries, "sentences": len(texts)}
         for kind in ("FLAT", "HNSW"):
             address = MilvusAddress.of(options.uri, f"bench_{kind.lower()}_{os.getpid()}")
