@@ -113,8 +113,8 @@ def test_settings_of_a_kind() -> None:
     assert CollectionKind.parse("milvus") == CollectionKind("HNSW", ef=64)
     assert CollectionKind.parse("milvus:hnsw", ef=9).search_params(12) == {"metric_type": "L2", "params": {"ef": 12}}
     assert CollectionKind.parse("milvus:IVF_SQ8") == CollectionKind("IVF_SQ8", nprobe=32, rerank=4)
-    assert CollectionKind.parse("milvus:IVF_FLAT").build_params(10_000, 256) == {"nlist": 400}
-    assert CollectionKind.parse("milvus:IVF_FLAT").build_params(10**9, 512) == {"nlist": 2048}
+    assert CollectionKind.parse("milvus:IVF_FLAT").build_params(10_000, 256) == {"nlist": 100}
+    assert CollectionKind.parse("milvus:IVF_FLAT").build_params(10**9, 512) == {"nlist": 512}
     assert CollectionKind.parse("milvus:FLAT").name == "milvus:FLAT"
 
 
