@@ -5,6 +5,7 @@ Reads the manifests of index and margins only as far as a summary needs; knows n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -82,11 +83,16 @@ def summarize_store(store: Store) -> StoreReport:
         store.path,
         store.manifest,
         int(np.count_nonzero(store.known)),
-        sum(_size(file) for file in store.path.rglob("*")),
+        _folder_size(store.path),
         _index_of(store),
         _margins_of(store),
         1 if store.segments is None else len(store.segments),
     )
+
+
+def _folder_size(folder: Path) -> int:
+    """Return the size of all files; folders that an edit removes meanwhile are left out, which Path.rglob cannot."""
+    return sum(_size(Path(parent) / name) for parent, _, names in os.walk(folder) for name in names)
 
 
 def _size(path: Path) -> int:
