@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lacuna.datastore import Store, inspect_store, verify_store
 from lacuna.datastore.columns import record_of
-from lacuna.datastore.inspection import MARGIN, MARGIN_MANIFEST
+from lacuna.datastore.inspection import MARGIN, MARGIN_MANIFEST, _folder_size
 from lacuna.datastore.manifest import MANIFEST
 
 
@@ -130,3 +132,19 @@ def test_inspecting_tells_of_index_and_margins(small_store: Store) -> None:
     assert [sum(histogram[least].values()) for least in ("1", "2", "4", "2048")] == [1, 2, 1, 1]
     (small_store.path / MARGIN_MANIFEST).write_text('{"store": "old"}')
     assert inspect_store(small_store.path).margin_histogram is None
+
+
+def test_a_folder_that_vanishes_meanwhile_has_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stays", "vanishes"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"1234567")
+    scan = os.scandir
+
+    def scandir(path: str) -> Any:
+        if str(path).endswith("vanishes"):
+            raise FileNotFoundError(path)
+        return scan(path)
+
+    assert _folder_size(tmp_path) == 14
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert _folder_size(tmp_path) == 7
