@@ -59,7 +59,7 @@ test-browser: $(READY)
 # Dask on this machine, Milvus Lite, and a real Milvus server, which needs the ports 2379 and 2380.
 test-cluster: $(READY)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[cluster,milvus]' milvus
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadgroup -m cluster tests/cluster
+	$(TEST_ENV) $(BIN)/python -m pytest -m cluster tests/cluster
 
 lint: $(READY)
 	$(BIN)/ruff check .

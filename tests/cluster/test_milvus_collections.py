@@ -23,8 +23,7 @@ from lacuna.translator import Memory, open_memory
 from lacuna.translator.memory import CollectionMemory
 from unit.editing.rule_model import RuleModel, pair
 
-# One worker for all of them: two servers do not run on one machine.
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("milvus")]
+pytestmark = pytest.mark.cluster
 
 MODEL = RuleModel()
 TAGS = (None, "client-a", 'quo"te\\d')

@@ -28,8 +28,7 @@ from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
 from lacuna.translator import Translator, open_memory
 
-# One worker for all of them: two servers do not run on one machine.
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("milvus")]
+pytestmark = pytest.mark.cluster
 
 FLAT = CollectionKind.parse("milvus:FLAT")
 TEXTS = [
