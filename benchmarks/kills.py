@@ -52,6 +52,7 @@ class Rule:
     dimension: int = DIMENSION
     vocabulary_size: int = VOCABULARY
     eos_id: int = EOS
+    mask_placeholders: bool = False
 
     def is_direction(self, languages: Languages) -> bool:
         """Accept any direction."""

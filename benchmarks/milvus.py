@@ -34,7 +34,6 @@ from lacuna.index.kinds import IndexKind
 from lacuna.milvus import Collection, CollectionInfo, CollectionKind, MilvusAddress
 from lacuna.milvus.collection import EntryRows
 from lacuna.milvus.connection import Connection
-from lacuna.milvus.schema import encode_mean
 from lacuna.models import load_model
 from lacuna.records import Languages
 from lacuna.translator import Memory, Translator, open_memory
@@ -122,19 +121,7 @@ def large(options: argparse.Namespace) -> dict[str, Any]:
     store = open_store(options.store)
     kind = CollectionKind.parse(options.kind)
     connection = Connection(MilvusAddress.of(options.uri, f"bench_large_{os.getpid()}"))
-    info = CollectionInfo(
-        model=store.manifest.model,
-        dimension=store.dimension,
-        vocabulary_size=store.manifest.vocabulary_size,
-        store=store.fingerprint,
-        mean=encode_mean(store.mean),
-        kind=kind.name,
-        ef=kind.ef,
-        nprobe=kind.nprobe,
-        weighted=False,
-        complete=True,
-    )
-    collection = Collection.create(connection, info)
+    collection = Collection.create(connection, CollectionInfo.of(store, kind))
     report: dict[str, Any] = {"entries": options.entries, "dimension": store.dimension, "kind": kind.name}
     started = time.perf_counter()
     _fill(collection, store, options.entries)
@@ -169,20 +156,17 @@ def _fill(collection: Collection, store: Store, entries: int) -> None:
     for start in range(0, entries, at_once):
         ids = np.arange(start, min(entries, start + at_once))
         rows = ids % store.entries
-        keys = store.keys.gather(rows).astype(np.float32) - collection.mean
-        keys += rng.normal(0, 0.2 * spread, keys.shape).astype(np.float32)
-        fields = {
-            "value": store.values[rows],
-            "prediction": store.predictions[rows],
-            "known": store.known[rows],
-            "log_p_gold": store.log_p_gold[rows],
-            "margin": np.full(len(ids), -1),
-            "weight": np.ones(len(ids), np.float32),
-            "segment": np.zeros(len(ids), np.int64),
-            "sentence": store.sentence[rows],
-            "position": store.position[rows],
-        }
-        collection.write_entries(EntryRows(ids, keys, fields, [""] * len(ids)), new=True)
+        written = EntryRows.of(
+            store,
+            rows,
+            collection.mean,
+            ids=ids,
+            segments=np.zeros(len(ids), np.int64),
+            sentences=store.sentence[rows],
+            tags=[""] * len(ids),
+        )
+        written.keys[:] += rng.normal(0, 0.2 * spread, written.keys.shape).astype(np.float32)
+        collection.write_entries(written, new=True)
 
 
 def _server_bytes() -> int:

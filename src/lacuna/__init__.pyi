@@ -77,6 +77,11 @@ from .fitting import tune as tune
 from .decoding import BeamSettings as BeamSettings
 from .records import Translation as Translation
 from .translator import Translator as Translator
+from .documents import DocumentReport as DocumentReport
+from .documents import DocumentSettings as DocumentSettings
+from .documents import Paragraph as Paragraph
+from .documents import translate_file as translate_file
+from .documents import translate_texts as translate_texts
 from .explanation import Explanation as Explanation
 from .explanation import explain as explain
 from .explanation import find_gaps as find_gaps

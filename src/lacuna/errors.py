@@ -20,6 +20,10 @@ class CorpusError(LacunaError, ValueError):
     """Parallel text that cannot be read, or is empty after cleaning."""
 
 
+class DocumentError(LacunaError, ValueError):
+    """A file that cannot be translated: malformed, of an unknown format or encoding, or too large."""
+
+
 class FetchError(LacunaError):
     """Domain data that cannot be fetched: unknown name, unknown language, download or checksum failure."""
 

@@ -102,6 +102,7 @@ class Translation:
     :param steps: The evidence of every token, if requested.
     :param ids: The token ids, the end token included.
     :param without_memory: Whether the model translated alone because a memory did not answer.
+    :param flag: Why a person should look at the translation; empty if nothing is wrong.
     """
 
     source: str
@@ -111,3 +112,4 @@ class Translation:
     steps: tuple[Step, ...] = ()
     ids: tuple[int, ...] = ()
     without_memory: bool = False
+    flag: str = ""

@@ -14,15 +14,19 @@ import uvicorn
 
 from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
+from lacuna.explanation.calibration import Calibration
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
-from lacuna.models import Model
-from lacuna.records import Origin, SentencePair
+from lacuna.models import Model, load_model
+from lacuna.records import Languages, Origin, SentencePair
 from lacuna.serving import Access, Engine, create_app
 from lacuna.serving.app import listen
 from lacuna.translator import Memory, open_memory
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
+BY_HEART = Vanilla(k=1, knn_weight=1.0)
+CALIBRATION = Calibration((1.0, 0.5), (-5.0, 5.0), (0.1, 0.9), 8)
+CHINESE = "今天天气很好。"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -42,8 +46,15 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     model = Zoo(folder).model("marian")
     dogs = remember(model, list(zip(SOURCES, TARGETS, strict=True)), folder / "dogs")
     houses = remember(model, [(SOURCES[2], TARGETS[0])], folder / "houses")
-    by_heart = Vanilla(k=1, knn_weight=1.0)
-    return Engine(model, [dogs, houses], {"dogs": by_heart, "houses": by_heart})
+    return Engine(model, [dogs, houses], {"dogs": BY_HEART, "houses": BY_HEART}, {"dogs": CALIBRATION})
+
+
+@pytest.fixture(scope="session")
+def chinese(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Another direction, with a memory of its own."""
+    folder = tmp_path_factory.mktemp("chinese")
+    model = load_model(Zoo(folder).folder("m2m100"), languages=Languages("zh", "en"), device="cpu")
+    return Engine(model, [remember(model, [(CHINESE, TARGETS[1])], folder / "weather")], {"weather": BY_HEART})
 
 
 def running(app: Any) -> Iterator[str]:
@@ -67,6 +78,11 @@ def locked_address(engine: Engine) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def two_directions(engine: Engine, chinese: Engine) -> Iterator[str]:
+    yield from running(create_app([engine, chinese]))
+
+
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
@@ -83,6 +99,12 @@ def page(chromium: Any, address: str) -> Iterator[Any]:
 
 
 @pytest.fixture
+def two_way_page(chromium: Any, two_directions: str) -> Iterator[Any]:
+    """The page of a server with two directions."""
+    yield from watched(chromium, two_directions)
+
+
+@pytest.fixture
 def editable_page(chromium: Any, engine: Engine, tmp_path: Path) -> Iterator[Any]:
     """The page of a server that takes edits, with a memory of its own."""
     for address in running(create_app(learner(engine, tmp_path), access=Access(writable=True))):
@@ -91,7 +113,7 @@ def editable_page(chromium: Any, engine: Engine, tmp_path: Path) -> Iterator[Any
 
 def learner(engine: Engine, folder: Path) -> Engine:
     dogs = remember(engine.model, list(zip(SOURCES, TARGETS, strict=True)), folder / "dogs")
-    return Engine(engine.model, [dogs], {"dogs": Vanilla(k=1, knn_weight=1.0)})
+    return Engine(engine.model, [dogs], {"dogs": BY_HEART})
 
 
 def watched(chromium: Any, address: str) -> Iterator[Any]:

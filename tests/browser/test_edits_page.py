@@ -61,6 +61,19 @@ def test_a_sentence_with_the_same_source_is_replaced(editable_page: Any) -> None
     assert adapted(page) == TARGETS[2]
 
 
+def test_a_sentence_of_a_paragraph_is_corrected(editable_page: Any) -> None:
+    page = editable_page
+    page.fill("#text", f"{SOURCES[2]}\n{NEW}")
+    page.press("#text", "Control+Enter")
+    page.click(".sentence >> nth=1")
+    page.get_by_text("Sentence 2 of 2").wait_for()
+    correct(page, "the dog stands by the lake")
+    note(page, "Saved to dogs as sentence 4.")
+    assert page.text_content("#whole") == f"{TARGETS[2]}\nthe dog stands by the lake"
+    assert adapted(page) == "the dog stands by the lake"
+    assert page.locator(".sentence[aria-pressed=true]").inner_text() == "the dog stands by the lake"
+
+
 def test_the_keyboard_is_enough(editable_page: Any) -> None:
     page = editable_page
     translate(page, SOURCES[3])

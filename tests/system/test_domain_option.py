@@ -98,10 +98,10 @@ def test_evaluate(
 @pytest.mark.parametrize(("given", "name"), [("domain", "domain"), ("it=domain", "it")])
 def test_serve(given: str, name: str, world: Path, domain: Domain) -> None:
     with chdir(world):
-        engine = serve._open_domain(ModelOptions(device="cpu"), given)
+        [engine] = serve._open_domains(ModelOptions(device="cpu"), [given], fallback=False)
     assert list(engine.memories) == list(engine.combiners) == [name]
     assert engine.resolve_options().combiner == name
-    assert (engine.calibration is not None) == domain.manifest.calibrated
+    assert bool(engine.calibrations) == domain.manifest.calibrated
 
 
 def test_adapt_prints_scores_and_decisions(

@@ -53,11 +53,12 @@ def serve(
     ] = None,
     calibration: CalibrationFolder = None,
     domain: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--domain",
             metavar="NAME=DOMAIN",
-            help="Folder of lacuna adapt, instead of model, memory, combiner, calibration.",
+            help="Folder of lacuna adapt, instead of model, memory, combiner, calibration; may be given several times, "
+            "also for several languages.",
         ),
     ] = None,
     host: Annotated[
@@ -81,10 +82,13 @@ def serve(
         int | None, typer.Option(help=with_default("Maximum characters of a text", f"{_LIMITS}.max_characters"))
     ] = None,
     max_texts: Annotated[
-        int | None, typer.Option(help=with_default("Maximum lines of a request", f"{_LIMITS}.max_texts"))
+        int | None, typer.Option(help=with_default("Maximum sentences of a request", f"{_LIMITS}.max_texts"))
     ] = None,
     max_body_bytes: Annotated[
         int | None, typer.Option(help=with_default("Maximum bytes of a request", f"{_LIMITS}.max_body_bytes"))
+    ] = None,
+    max_file_bytes: Annotated[
+        int | None, typer.Option(help=with_default("Maximum bytes of a file to translate", f"{_LIMITS}.max_file_bytes"))
     ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(help=with_default("Maximum seconds of a request", f"{_LIMITS}.max_seconds"))
@@ -94,10 +98,12 @@ def serve(
 ) -> None:
     """Translate and explain over HTTP: our API, that of LibreTranslate, and a web page.
 
-    The first memory is the default for requests that name none. SIGTERM or Ctrl-C ends the server after all requests
-    that have arrived are answered.
+    The first memory is the default for requests that name no memory and no languages. SIGTERM or Ctrl-C ends the
+    server after all requests that have arrived are answered.
 
     Example: `lacuna serve --domain it`
+
+    Example: `lacuna serve --domain it=de-en-it --domain law=zh-en-law`, for two languages
 
     Example: `lacuna serve --memory it=it-store --combiner it=it-adaptive`, then open http://127.0.0.1:8017
     """
@@ -105,10 +111,11 @@ def serve(
         from lacuna.serving import Access, ServerLimits
         from lacuna.serving import serve as run
     bounds = given(max_characters=max_characters, max_texts=max_texts)
-    limits = ServerLimits(**bounds, **given(max_body_bytes=max_body_bytes, max_seconds=max_seconds))
+    sizes = given(max_body_bytes=max_body_bytes, max_file_bytes=max_file_bytes)
+    limits = ServerLimits(**bounds, **sizes, **given(max_seconds=max_seconds))
     key = _read_key(api_key_file, "--api-key-file", _KEY_VARIABLE)
     access = Access(key, _read_key(write_key_file, "--write-key-file", _WRITE_VARIABLE), writable)
-    if domain is not None:
+    if domain:
         refuse_with_domain(
             model=system.model,
             languages=system.languages,
@@ -116,18 +123,21 @@ def serve(
             combiner=combiner,
             calibration=calibration,
         )
-        engine = _open_domain(system, domain, without_memory_on_failure)
+        engines = _open_domains(system, domain, without_memory_on_failure)
     else:
-        engine = _open(system, memory or [], combiner or [], calibration, without_memory_on_failure)
+        engines = [_open(system, memory or [], combiner or [], calibration, without_memory_on_failure)]
 
     def announce(url: str) -> None:
+        memories = [name for engine in engines for name in engine.memories]
         if json:
-            return print_json({"url": url, "memories": list(engine.memories), "combiners": list(engine.combiners)})
-        typer.echo(f"serving {engine.model.name} with {', '.join(engine.memories) or 'no memory'} at {url}")
+            combiners = [name for engine in engines for name in engine.combiners]
+            return print_json({"url": url, "memories": memories, "combiners": combiners})
+        models = ", ".join(engine.model.name for engine in engines)
+        typer.echo(f"serving {models} with {', '.join(memories) or 'no memory'} at {url}")
 
     address = given(host=host, port=port)
     # faiss keeps a number of threads for each of our threads.
-    run(engine, limits, **address, access=access, prepare=lambda: use_threads(system.threads), announce=announce)
+    run(engines, limits, **address, access=access, prepare=lambda: use_threads(system.threads), announce=announce)
 
 
 def _open(
@@ -144,18 +154,36 @@ def _open(
     names = [name for name, _ in combiners]
     if len(set(names)) < len(names):
         raise SettingError(f"--combiner: got the names {', '.join(names)}; give each its own")
-    return Engine(system.load(), memories, dict(combiners), measured, fallback=fallback)
+    calibrations = {} if measured is None else {memory.name: measured for memory in memories}
+    return Engine(system.load(), memories, dict(combiners), calibrations, fallback=fallback)
 
 
-def _open_domain(system: ModelOptions, given: str, fallback: bool = False) -> Engine:
-    from lacuna.domain import open_domain
+def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> list[Engine]:
+    """Return one engine for each model: domains of the same model and languages share it."""
+    from lacuna.domain import Domain, open_domain
+    from lacuna.domain.manifest import read_domain_manifest
     from lacuna.serving import Engine
     from lacuna.translator import open_memory
 
     use_threads(system.threads)
-    name, domain = _named("--domain", given, lambda folder, name: (name, open_domain(folder, device=system.device)))
-    memories = [open_memory(domain.memory, name)]
-    return Engine(domain.model, memories, {name: domain.combiner}, domain.calibration, fallback=fallback)
+    loaded: dict[tuple[str, str | None], dict[str, Domain]] = {}
+    for name, folder in [_named("--domain", one, lambda folder, name: (name, Path(folder))) for one in given]:
+        manifest = read_domain_manifest(folder)
+        domains = loaded.setdefault((manifest.model.fingerprint, manifest.languages), {})
+        if name in domains:
+            raise SettingError(f"--domain: got the name {name} twice; give each its own, as in NAME=DOMAIN")
+        same = next(iter(domains.values()), None)
+        domains[name] = Domain(folder, manifest, same.model) if same else open_domain(folder, device=system.device)
+    return [
+        Engine(
+            next(iter(domains.values())).model,
+            [open_memory(domain.memory, name) for name, domain in domains.items()],
+            {name: domain.combiner for name, domain in domains.items()},
+            {name: domain.calibration for name, domain in domains.items() if domain.calibration is not None},
+            fallback=fallback,
+        )
+        for domains in loaded.values()
+    ]
 
 
 def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Opened:

@@ -1,9 +1,10 @@
-"""``lacuna translate``: translate lines of text."""
+"""``lacuna translate``: translate lines of text, paragraphs and files."""
 
 from __future__ import annotations
 
 import json as json_format
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lacuna.cli.options import (
+    CalibrationFolder,
     ClusterOptions,
     FallbackOption,
     OptionalSystemOptions,
@@ -18,19 +20,35 @@ from lacuna.cli.options import (
     expand_bundles,
     with_default,
 )
-from lacuna.cli.render import BarProgress, print_line
+from lacuna.cli.render import BarProgress, print_json, print_line
+from lacuna.errors import SettingError
 from lacuna.milvus.address import is_address
 from lacuna.progress import SILENT
 
 if TYPE_CHECKING:
-    from lacuna.records import Translation
+    from lacuna.documents import DocumentReport, DocumentSettings, Paragraph
 
 
 @expand_bundles
 def translate(
     system: OptionalSystemOptions,
     cluster: ClusterOptions,
-    file: Annotated[Path | None, typer.Argument(help="One sentence per line; default: standard input.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Text, or with --into any file; default: standard input.")] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="Write the translated file here; its suffix says the format, such as .po or .html."),
+    ] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Each line is one sentence; do not split it.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --into: translate again what has a translation.")
+    ] = False,
+    exact_matches: Annotated[
+        bool, typer.Option(help="With --into: take the translation of the same segment in a memory.")
+    ] = True,
+    review_below: Annotated[
+        float | None, typer.Option(help="With --into: mark translations with a lower confidence for review.")
+    ] = None,
+    calibration: CalibrationFolder = None,
     length_penalty: Annotated[
         float | None,
         typer.Option(
@@ -51,38 +69,99 @@ def translate(
         bool, typer.Option("--json", help="One JSON object per line, with the evidence of every token.")
     ] = False,
 ) -> None:
-    """Translate lines of text, with or without memories. Translations are printed in order as they become ready.
+    """Translate text or a file, with or without memories.
+
+    Each line of text is a paragraph, which is translated sentence by sentence; translations are printed in order as
+    they become ready. With --into, a file is translated and keeps its format: text, Markdown, HTML, PO, XLIFF, TMX or
+    JSON messages.
 
     Example: `echo "Klicken Sie auf OK." | lacuna translate --domain it`
 
-    Example: `echo "Klicken Sie auf OK." | lacuna translate --memory it-store --k 8 --knn-weight 0.6`
+    Example: `lacuna translate messages.po --domain it --into messages.en.po --review-below 0.6`
 
     Example: `echo "Klicken Sie auf OK." | lacuna translate --memory milvus://localhost/it --tag client-a`
     """
+    from lacuna.documents import DocumentSettings, check_review, translate_file, translate_texts
     from lacuna.translator.streaming import open_lines
 
     check_at_least_one("--batch-size", batch_size)
-    lines = open_lines(file)
-    translator = system.open(length_penalty=length_penalty, gate=gate, int8=int8).translator
+    settings = DocumentSettings(overwrite=overwrite, exact_matches=exact_matches, review_below=review_below)
+    texts: Iterator[str] = iter(())
+    if into is None:
+        _check_text(file, settings)
+        texts = open_lines(file)
+    elif file is None:
+        raise SettingError("--into: needs a file to translate; name one")
+    else:
+        _check_file(file, into, lines)
+    opened = system.open(calibration=calibration, length_penalty=length_penalty, gate=gate, int8=int8)
+    translator = opened.translator
+    check_review(translator, opened.calibration, settings)
     translator.fallback = without_memory_on_failure
-    alone = 0
     # On a terminal the translations themselves show the progress.
-    progress = SILENT if sys.stdout.isatty() else BarProgress()
+    progress = SILENT if into is None and sys.stdout.isatty() else BarProgress()
     folders = [memory.store.path for memory in translator.memories if not is_address(memory.store.name)]
     with cluster.open(reads=folders) as pool:
-        for result in translator.stream(lines, evidence=json, batch_size=batch_size, progress=progress, pool=pool):
-            print_line(_json_line(result) if json else result.text)
-            alone += result.without_memory
+        shared: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "pool": pool}
+        if file is not None and into is not None:
+            own: dict[str, Any] = {"calibration": opened.calibration, "settings": settings, "tag": system.tag}
+            report = translate_file(translator, file, into, **own, **shared)
+            alone = report.without_memory
+            print_json(report.as_json() | {"into": str(into)}) if json else _print_report(report, into)
+        else:
+            alone = _print_texts(translate_texts(translator, texts, lines=lines, evidence=json, **shared), json)
     if alone:
-        typer.echo(f"{alone:,} sentences were translated without memory, which did not answer", err=True)
+        typer.echo(f"{alone:,} texts were translated without memory, which did not answer", err=True)
     if gate:
         count = translator.search_count
         typer.echo(f"searched at {count.searched:,} of {count.rows:,} steps", err=True)
 
 
-def _json_line(result: Translation) -> str:
-    content: dict[str, Any] = {"text": result.text, "score": result.score}
-    content["steps"] = [asdict(step) for step in result.steps]
-    if result.without_memory:
+def _print_texts(paragraphs: Iterator[Paragraph], json: bool) -> int:
+    """Print the translation of each line; return how many were made without a memory that did not answer."""
+    alone = 0
+    for paragraph in paragraphs:
+        print_line(_json_line(paragraph) if json else paragraph.text)
+        alone += paragraph.without_memory
+    return alone
+
+
+def _check_text(file: Path | None, settings: DocumentSettings) -> None:
+    from lacuna.documents import format_of, is_document
+
+    if settings.overwrite or settings.review_below is not None:
+        raise SettingError("--overwrite and --review-below are for files; give --into OUT")
+    if file is not None and is_document(file.name) and format_of(file.name).name != "text":
+        raise SettingError(f"{file}: has a format of its own; write its translation into a file with --into OUT")
+
+
+def _check_file(file: Path, into: Path, lines: bool) -> None:
+    from lacuna.documents import check_files
+
+    if lines:
+        raise SettingError("--lines: is for text on standard output; leave out --into or --lines")
+    check_files(file, into)
+
+
+def _print_report(report: DocumentReport, into: Path) -> None:
+    parts = [f"{report.translated:,} translated", f"{report.matched:,} taken from the memory", f"{report.kept:,} kept"]
+    typer.echo(f"{into}: {report.segments:,} segments: {', '.join(parts)}; {report.review:,} to review")
+    for one in report.least_sure[:10]:
+        sure = "" if one.confidence is None else f" {one.confidence:.2f}"
+        typer.echo(f"  {one.place}{sure} {one.reason}: {_short(one.source)} -> {_short(one.text)}")
+
+
+def _short(text: str, most: int = 60) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _json_line(paragraph: Paragraph) -> str:
+    content: dict[str, Any] = {"text": paragraph.text, "score": paragraph.score}
+    translations = [one.scored.translation for one in paragraph.sentences if one.scored is not None]
+    content["steps"] = [asdict(step) for translation in translations for step in translation.steps]
+    if paragraph.without_memory:
         content["without_memory"] = True
+    if paragraph.flag:
+        content["flag"] = paragraph.flag
     return json_format.dumps(content, ensure_ascii=False)

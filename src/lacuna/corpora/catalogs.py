@@ -23,8 +23,10 @@ from lacuna.records import Languages
 MSGID_LANGUAGE = "en"  # the gettext convention, unless the header names another language
 LARGEST_CATALOG = 64_000_000  # bytes after decompression; catalogs are read whole, and real ones are far smaller
 
-_CHARSET = re.compile(rb"charset=\s*([^\s\"\\]+)")
-_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_@].*)?", re.IGNORECASE)
+# Some headers say "German" or keep the words of the template; only a code can be compared.
+LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_@].*)?", re.IGNORECASE)
+
+_CHARSET = re.compile(rb"charset=\s*([^\s\"\\;]+)")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d\])?)\s*(?=\")")
 
@@ -108,6 +110,13 @@ def parse_mo(content: bytes, name: str) -> Catalog:
     return _catalog(parsed)
 
 
+def find_charset(header: bytes) -> str | None:
+    """Return the charset that a header names; None without, or if it has the placeholder of a template."""
+    found = _CHARSET.search(header)
+    charset = found[1].decode("ascii", "replace") if found else None
+    return None if charset == "CHARSET" else charset
+
+
 class _Lines(str):
     """Text that polib splits at newlines only; its own ``splitlines`` also splits at U+2028, U+0085 and others."""
 
@@ -128,10 +137,7 @@ def _read(path: Path, parse: Callable[[bytes, str], Catalog]) -> Catalog:
 
 
 def _charset(content: bytes, name: str) -> str:
-    found = _CHARSET.search(content)
-    charset = found[1].decode("ascii", "replace") if found else "utf-8"
-    if charset == "CHARSET":  # the placeholder of the template
-        return "utf-8"
+    charset = find_charset(content) or "utf-8"
     try:
         "".encode(charset)
     except (LookupError, ValueError) as error:
@@ -265,8 +271,7 @@ def _is_reversed(path: Path, header: dict[str, str], languages: Languages | None
 
 def _header_language(header: dict[str, str], key: str) -> str | None:
     value = header.get(key, "").strip()
-    # Some headers say "German" or keep the words of the template; only a code can be compared.
-    return _base(value) if _LANGUAGE_CODE.fullmatch(value) else None
+    return _base(value) if LANGUAGE_CODE.fullmatch(value) else None
 
 
 def _base(code: str) -> str:

@@ -44,12 +44,13 @@ class ShardRecord(Record):
 
 
 class ModelRecord(Record):
-    """The model that computed the keys."""
+    """The model that computed the keys, and whether it has read stand-ins instead of placeholders."""
 
     name: str
     fingerprint: str
     languages: str | None
     eos_id: int
+    mask_placeholders: bool = False
 
 
 class CorpusRecord(Record):
@@ -182,8 +183,17 @@ class KeyMaker(Protocol):
     @property
     def eos_id(self) -> int: ...  # noqa: D102
 
+    @property
+    def mask_placeholders(self) -> bool: ...  # noqa: D102
+
 
 def describe_model(model: KeyMaker) -> ModelRecord:
     """Return the record of a model for a manifest."""
     languages = None if model.languages is None else str(model.languages)
-    return ModelRecord(name=model.name, fingerprint=model.fingerprint, languages=languages, eos_id=model.eos_id)
+    return ModelRecord(
+        name=model.name,
+        fingerprint=model.fingerprint,
+        languages=languages,
+        eos_id=model.eos_id,
+        mask_placeholders=model.mask_placeholders,
+    )

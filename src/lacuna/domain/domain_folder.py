@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lacuna.combiners import Gate, SavedCombiner, load_combiner, load_gate
 from lacuna.decoding import BeamSettings
+from lacuna.documents import DocumentReport, DocumentSettings, translate_file
 from lacuna.domain.manifest import MANIFEST, DomainManifest, read_domain_manifest
 from lacuna.errors import DomainError, ModelError
 from lacuna.explanation.calibration import Calibration, load_calibration
@@ -78,6 +79,19 @@ class Domain:
     ) -> list[Translation]:
         """Translate sentences; see :meth:`Translator.translate <lacuna.translator.Translator.translate>`."""
         return self.translator.translate(texts, evidence=evidence, progress=progress)
+
+    def translate_file(
+        self,
+        path: str | Path,
+        into: str | Path,
+        *,
+        settings: DocumentSettings | None = None,
+        progress: Progress = SILENT,
+    ) -> DocumentReport:
+        """Translate a file, such as a PO catalog; see :func:`lacuna.documents.translate_file`."""
+        return translate_file(
+            self.translator, path, into, calibration=self.calibration, settings=settings, progress=progress
+        )
 
     def _gate_for(self, memory: Memory) -> Gate | None:
         """Return the gate, if it knows the memory: it would skip searches that new entries make worthwhile."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lacuna.corpora import draw_pairs
+from lacuna.corpora.placeholders import find_placeholders
 from lacuna.domain.combiner_choice import COMPARED
 from lacuna.domain.corpus_parts import LEAST, CorpusParts
 from lacuna.fitting import DevSet
@@ -114,7 +115,9 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
     some = draw_pairs(parts.train, max(_SAMPLES), seed)
     read = _time_of(lambda pairs: list(DevSet(pairs).teacher_force(model)), some)
     translator = Translator(model)
-    translate = _time_of(lambda pairs: translator.translate([pair.source for pair in pairs]), some)
+    # A sentence that loses placeholders is translated several times, which would tell little about the others.
+    usual = [pair for pair in some if not find_placeholders(pair.source)] or some
+    translate = _time_of(lambda pairs: translator.translate([pair.source for pair in pairs]), usual)
     tokens = sum(map(len, model.encode_targets([pair.target for pair in some]))) / len(some)
     fits = len(parts.dev) >= LEAST
     entries = len(parts.train) * tokens

@@ -23,7 +23,7 @@ from lacuna.editing.lookup import Selection, check_sentence, pair_key
 from lacuna.errors import SettingError, StoreError
 from lacuna.milvus import Collection, CollectionStore
 from lacuna.milvus.collection import EntryRows
-from lacuna.milvus.schema import OWN_SEGMENT, UNMEASURED, check_tag, content_of, own_entries, own_sentence
+from lacuna.milvus.schema import OWN_SEGMENT, check_tag, content_of, own_entries, own_sentence
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
@@ -130,22 +130,16 @@ def _free_numbers(collection: Collection, pairs: Sequence[SentencePair]) -> list
 
 def _rows(collection: Collection, entries: Store, numbers: Sequence[int]) -> EntryRows:
     lengths = np.bincount(entries.sentence, minlength=len(numbers))
-    count = entries.entries
-    fields = {
-        "value": entries.values,
-        "prediction": entries.predictions,
-        "known": entries.known,
-        "log_p_gold": entries.log_p_gold,
-        "margin": np.full(count, UNMEASURED, np.int32),
-        "weight": np.ones(count, np.float32),
-        "segment": np.full(count, OWN_SEGMENT, np.int64),
-        "sentence": np.repeat(np.array(numbers, np.int64), lengths),
-        "position": entries.position,
-    }
     ids = [own_entries(number, length) for number, length in zip(numbers, lengths.tolist(), strict=True)]
-    tags = np.repeat([check_tag(pair.origin.tag or "") for pair in entries.sentences], lengths).tolist()
-    keys = entries.keys.gather(np.arange(count)).astype(np.float32) - collection.mean
-    return EntryRows(np.concatenate(ids), keys, fields, tags)
+    return EntryRows.of(
+        entries,
+        np.arange(entries.entries),
+        collection.mean,
+        ids=np.concatenate(ids),
+        segments=np.full(entries.entries, OWN_SEGMENT, np.int64),
+        sentences=np.repeat(np.array(numbers, np.int64), lengths),
+        tags=np.repeat([check_tag(pair.origin.tag or "") for pair in entries.sentences], lengths).tolist(),
+    )
 
 
 def _joined(one: EditReport, other: EditReport) -> EditReport:

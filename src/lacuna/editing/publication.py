@@ -33,13 +33,12 @@ from lacuna.milvus import (
 from lacuna.milvus.collection import EntryRows, read_info
 from lacuna.milvus.connection import Connection
 from lacuna.milvus.link import LinkedSegment
-from lacuna.milvus.schema import UNMEASURED, check_tag, encode_mean
+from lacuna.milvus.schema import check_tag
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
 _ROWS_AT_ONCE = 8192
 _SENTENCES_AT_ONCE = 4096
-_NUMBERS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +129,7 @@ def sync_folder(folder: Path) -> None:
 def _begin(connection: Connection, store: Store, kind: CollectionKind) -> tuple[Collection, bool]:
     """Create the collections, or open those of an unfinished run; also return whether it is one."""
     address, found = connection.address, read_info(connection)
-    wanted = CollectionInfo(
-        model=store.manifest.model,
-        dimension=store.dimension,
-        vocabulary_size=store.manifest.vocabulary_size,
-        store=store.fingerprint,
-        mean=encode_mean(store.mean),
-        kind=kind.name,
-        ef=kind.ef,
-        nprobe=kind.nprobe,
-        weighted=store.weights is not None,
-        complete=False,
-    )
+    wanted = CollectionInfo.of(store, kind)
     if found is None:
         return Collection.create(connection, wanted), False
     if found.model.fingerprint != wanted.model.fingerprint:
@@ -167,12 +155,12 @@ def _send(collection: Collection, store: Store, progress: Progress, *, resumed: 
     margins = _margins(store)
     progress.start("sending entries", store.entries, "entries")
     sent = 0
-    for first, keys in store.keys.blocks(_ROWS_AT_ONCE):
-        part = slice(first, first + len(keys))
+    for first in range(0, store.entries, _ROWS_AT_ONCE):
+        part = np.arange(first, min(store.entries, first + _ROWS_AT_ONCE))
         ids = store.rows[part]
         there = collection.count(f"id >= {ids[0]} and id <= {ids[-1]}", fresh=True) if resumed else 0
         if there < len(ids):
-            collection.write_entries(_rows(collection, store, part, keys, tags, margins), new=not there)
+            collection.write_entries(_rows(collection, store, part, tags, margins), new=not there)
             sent += len(ids)
         progress.advance(len(ids))
     progress.finish()
@@ -215,7 +203,7 @@ def _send_segment(collection: Collection, store: Store, number: int, progress: P
         collection.write_sentences(some, pair_key)
     for start in range(0, len(chosen), _ROWS_AT_ONCE):
         part = chosen[start : start + _ROWS_AT_ONCE]
-        collection.write_entries(_rows(collection, store, part, store.keys.gather(part), tags, None))
+        collection.write_entries(_rows(collection, store, part, tags, None))
         progress.advance(len(part))
     progress.finish()
     return len(chosen)
@@ -224,25 +212,21 @@ def _send_segment(collection: Collection, store: Store, number: int, progress: P
 def _rows(
     collection: Collection,
     store: Store,
-    part: slice | NDArray[np.int64],
-    keys: NDArray[np.float16],
+    part: NDArray[np.int64],
     tags: dict[int, str],
     margins: NDArray[np.int32] | None,
 ) -> EntryRows:
-    ids, sentence = store.rows[part], store.sentence[part]
-    fields = {
-        "value": store.values[part],
-        "prediction": store.predictions[part],
-        "known": store.known[part],
-        "log_p_gold": store.log_p_gold[part],
-        "margin": np.full(len(ids), UNMEASURED, np.int32) if margins is None else margins[part],
-        "weight": np.ones(len(ids), np.float32) if store.weights is None else store.weights[part],
-        "segment": ids >> 32,
-        "sentence": sentence,
-        "position": store.position[part],
-    }
-    labels = [tags.get(number, "") for number in sentence.tolist()]
-    return EntryRows(ids, keys.astype(np.float32) - collection.mean, fields, labels)
+    ids, sentences = store.rows[part], store.sentence[part]
+    return EntryRows.of(
+        store,
+        part,
+        collection.mean,
+        ids=ids,
+        segments=ids >> 32,
+        sentences=sentences,
+        tags=[tags.get(number, "") for number in sentences.tolist()],
+        margins=margins,
+    )
 
 
 def _margins(store: Store) -> NDArray[np.int32] | None:

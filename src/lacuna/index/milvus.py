@@ -8,7 +8,6 @@ numbers of entries in the collection.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,14 +74,12 @@ def open_linked(
 
     :param opened: The same collection, opened earlier.
     """
-    given = CollectionKind.parse(link.collection_kind.name, ef_search, nprobe, rerank)
-    kind = link.collection_kind
-    if ef_search is not None:
-        kind = replace(kind, ef=given.ef)
-    if nprobe is not None:
-        kind = replace(kind, nprobe=given.nprobe)
-    if rerank is not None:
-        kind = replace(kind, rerank=given.rerank)
+    kind = CollectionKind.parse(
+        link.collection_kind.name,
+        link.ef if ef_search is None else ef_search,
+        link.nprobe if nprobe is None else nprobe,
+        link.rerank if rerank is None else rerank,
+    )
     if opened is None or opened.address != link.address:
         opened = Collection.open(link.address)
     return MilvusIndex(opened, store, kind)

@@ -1,11 +1,12 @@
 """A memory as two collections: entries with their keys, and sentence pairs.
 
-Keys are stored minus their mean: shorter vectors make distances more precise. Knows nothing of models and stores.
+Keys are stored minus their mean: shorter vectors make distances more precise. Knows nothing of models and of files.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,16 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.datastore import Store
 from lacuna.datastore.columns import line_to_pair
 from lacuna.errors import IndexingError, StoreError, UnavailableError
 from lacuna.milvus.address import MilvusAddress
 from lacuna.milvus.collection_kind import CollectionKind
-from lacuna.milvus.connection import ADMIN_DEADLINE, LONG_DEADLINE, Connection, NotLoaded
+from lacuna.milvus.connection import ADMIN_DEADLINE, LONG_DEADLINE, Connection
 from lacuna.milvus.schema import (
     FIELDS,
     FORMAT,
     INFO,
     MOST_RESULTS,
+    UNMEASURED,
     CollectionInfo,
     line_of,
     make_schemas,
@@ -35,6 +38,7 @@ _BYTES_AT_ONCE = 16 << 20  # of a request; Milvus allows 64 MiB
 _RESULTS_AT_ONCE = 1_000_000
 _STRONG: dict[str, Any] = {"consistency_level": "Strong"}
 _NONE = -1  # in place of a number
+_WAIT = 1.0  # seconds between two looks at the state of an index
 
 PairKey = Callable[[SentencePair], tuple[str, ...]]  # what makes two pairs the same
 
@@ -66,6 +70,41 @@ class EntryRows:
     keys: NDArray[np.float32]
     fields: Mapping[str, NDArray[Any]]
     tags: Sequence[str]
+
+    @classmethod
+    def of(
+        cls,
+        store: Store,
+        rows: NDArray[np.int64],
+        mean: NDArray[np.float32],
+        *,
+        ids: NDArray[np.int64],
+        segments: NDArray[np.int64],
+        sentences: NDArray[np.integer[Any]],
+        tags: Sequence[str],
+        margins: NDArray[np.int32] | None = None,
+    ) -> EntryRows:
+        """Take the columns of some rows of a store.
+
+        :param rows: The rows.
+        :param mean: It is subtracted from the keys.
+        :param ids: The number of each entry in the collection.
+        :param segments: The segment of each entry.
+        :param sentences: The number of the sentence of each entry in the collection.
+        :param margins: The margins of all entries of the store; ``None`` if they were not measured.
+        """
+        fields: dict[str, NDArray[Any]] = {
+            "value": store.values[rows],
+            "prediction": store.predictions[rows],
+            "known": store.known[rows],
+            "log_p_gold": store.log_p_gold[rows],
+            "margin": np.full(len(rows), UNMEASURED, np.int32) if margins is None else margins[rows],
+            "weight": np.ones(len(rows), np.float32) if store.weights is None else store.weights[rows],
+            "segment": segments,
+            "sentence": sentences,
+            "position": store.position[rows],
+        }
+        return cls(ids, store.keys.gather(rows).astype(np.float32) - mean, fields, tags)
 
 
 class Collection:
@@ -112,7 +151,7 @@ class Collection:
             if not self.connection.call("has_collection", name):
                 self.connection.call("create_collection", name, schema=schema, deadline=ADMIN_DEADLINE)
         self._index(self._sentences, "unused", "FLAT", {})
-        self._load(self._sentences)
+        self.connection.load(self._sentences)
         self.write_info(self.info)
 
     def drop(self) -> None:
@@ -130,7 +169,17 @@ class Collection:
         """Build the index of the entries and load it; it may take a while."""
         self.connection.call("flush", self._entries, deadline=LONG_DEADLINE)
         self._index(self._entries, "key", self.kind.index, self.kind.build_params(rows, self.info.dimension))
-        self._load(self._entries)
+        self.connection.load(self._entries)
+        self._wait_for_index()
+
+    def _wait_for_index(self) -> None:
+        """Wait until the server has merged segments and indexed the merged ones: searches are slow before."""
+        stop = time.monotonic() + LONG_DEADLINE
+        while time.monotonic() < stop:
+            state = self.connection.call("describe_index", self._entries, "key", deadline=ADMIN_DEADLINE)
+            if not int(state.get("pending_index_rows", 0)):
+                return
+            time.sleep(_WAIT)
 
     def _index(self, name: str, field: str, kind: str, params: dict[str, int]) -> None:
         from pymilvus import MilvusClient
@@ -141,17 +190,6 @@ class Collection:
         wanted = MilvusClient.prepare_index_params()
         wanted.add_index(field, index_type=kind, metric_type="L2", params=params)
         self.connection.call("create_index", name, wanted, deadline=LONG_DEADLINE)
-
-    def _load(self, name: str) -> None:
-        self.connection.call("load_collection", name, deadline=LONG_DEADLINE)
-
-    def _loaded(self, method: str, name: str, **options: Any) -> Any:  # noqa: ANN401 - what the client returns
-        """Call a method that needs a loaded collection; after a restart of the server it is loaded first."""
-        try:
-            return self.connection.call(method, name, **options)
-        except NotLoaded:
-            self._load(name)
-            return self.connection.call(method, name, **options)
 
     # --- Reading ------------------------------------------------------------------------------------------------------
 
@@ -174,7 +212,7 @@ class Collection:
         sent = _BYTES_AT_ONCE // (4 * self.info.dimension * (k if keys else 1))
         at_once = max(1, min(self.kind.queries_at_once, sent, _RESULTS_AT_ONCE // k))
         for start in range(0, len(queries), at_once):
-            found = self._loaded(
+            found = self.connection.call_loaded(
                 "search",
                 self._entries,
                 data=list(data[start : start + at_once]),
@@ -208,7 +246,7 @@ class Collection:
         at_once = max(1, min(4096, _BYTES_AT_ONCE // (4 * self.info.dimension))) if keys else 4096
         for start in range(0, len(wanted), at_once):
             some = wanted[start : start + at_once].tolist()
-            for row in self._loaded("query", self._entries, filter=f"id in {some}", output_fields=names):
+            for row in self.connection.call_loaded("query", self._entries, filter=f"id in {some}", output_fields=names):
                 rows[row["id"]] = row
         try:
             chosen = [rows[number] for number in ids.tolist()]
@@ -225,7 +263,9 @@ class Collection:
     def entries_where(self, where: str, *, fresh: bool = False) -> NDArray[np.int64]:
         """Return the numbers of the entries that meet a filter, sorted."""
         options = _STRONG if fresh else {}
-        found = self._loaded("query", self._entries, filter=where, output_fields=["id"], limit=MOST_RESULTS, **options)
+        found = self.connection.call_loaded(
+            "query", self._entries, filter=where, output_fields=["id"], limit=MOST_RESULTS, **options
+        )
         return np.sort(np.array([row["id"] for row in found], np.int64))
 
     def count(self, where: str = "", *, fresh: bool = False) -> int:
@@ -234,12 +274,12 @@ class Collection:
         :param fresh: Count what was written until now; this takes a moment.
         """
         options = _STRONG if fresh else {}
-        [row] = self._loaded("query", self._entries, filter=where, output_fields=["count(*)"], **options)
+        [row] = self.connection.call_loaded("query", self._entries, filter=where, output_fields=["count(*)"], **options)
         return int(row["count(*)"])
 
     def count_sentences(self) -> int:
         """Return the number of sentence pairs."""
-        [row] = self._loaded("query", self._sentences, filter="id >= 0", output_fields=["count(*)"])
+        [row] = self.connection.call_loaded("query", self._sentences, filter="id >= 0", output_fields=["count(*)"])
         return int(row["count(*)"])
 
     def sentences(self, numbers: Sequence[int], *, fresh: bool = False) -> dict[int, SentencePair]:
@@ -249,8 +289,7 @@ class Collection:
         wanted = sorted({number for number in numbers if number >= 0})
         for start in range(0, len(wanted), 1024):
             where = f"id in {wanted[start : start + 1024]}"
-            for row in self._loaded("query", self._sentences, filter=where, output_fields=["id", "line"], **options):
-                found[row["id"]] = line_to_pair(row["line"].encode("utf-8"))
+            found |= self._pairs(where, **options)
         return found
 
     def sentences_like(self, keys: Sequence[tuple[str, ...]]) -> dict[int, SentencePair]:
@@ -258,17 +297,21 @@ class Collection:
         found: dict[int, SentencePair] = {}
         for start in range(0, len(keys), 1024):
             where = f"id >= 0 and text_hash in {[text_hash(key) for key in keys[start : start + 1024]]}"
-            options = {"output_fields": ["id", "line"], "limit": MOST_RESULTS, **_STRONG}
-            for row in self._loaded("query", self._sentences, filter=where, **options):
-                found[row["id"]] = line_to_pair(row["line"].encode("utf-8"))
+            found |= self._pairs(where, limit=MOST_RESULTS, **_STRONG)
         return found
+
+    def _pairs(self, where: str, **options: Any) -> dict[int, SentencePair]:  # noqa: ANN401 - of a query
+        options["output_fields"] = ["id", "line"]
+        return dict(map(_numbered_pair, self.connection.call_loaded("query", self._sentences, filter=where, **options)))
 
     def all_sentences(self) -> Iterator[tuple[int, SentencePair]]:
         """Yield the number and the pair of every sentence, in order."""
         names = ["id", "line"]
-        rows = self._loaded("query_iterator", self._sentences, batch_size=1024, filter="id >= 0", output_fields=names)
+        rows = self.connection.call_loaded(
+            "query_iterator", self._sentences, batch_size=1024, filter="id >= 0", output_fields=names
+        )
         while some := rows.next():
-            yield from ((row["id"], line_to_pair(row["line"].encode("utf-8"))) for row in some)
+            yield from map(_numbered_pair, some)
         rows.close()
 
     # --- Writing ------------------------------------------------------------------------------------------------------
@@ -291,9 +334,7 @@ class Collection:
             method = "insert" if new else "upsert"
             self.connection.call(method, self._entries, content, deadline=ADMIN_DEADLINE)
 
-    def write_sentences(
-        self, pairs: Mapping[int, SentencePair], key: Callable[[SentencePair], tuple[str, ...]]
-    ) -> None:
+    def write_sentences(self, pairs: Mapping[int, SentencePair], key: PairKey) -> None:
         """Write sentence pairs by their numbers; those that exist are replaced.
 
         :param key: By which :meth:`sentences_like` finds them.
@@ -314,14 +355,14 @@ class Collection:
 
     def delete_entries(self, where: str) -> None:
         """Delete the entries that meet a filter; see :meth:`settle`."""
-        self._loaded("delete", self._entries, filter=where)
+        self.connection.call_loaded("delete", self._entries, filter=where)
 
     def delete_sentences(self, numbers: Sequence[int]) -> None:
         """Delete sentence pairs with their entries."""
         for start in range(0, len(numbers), 1024):
             some = sorted(numbers[start : start + 1024])
-            self._loaded("delete", self._entries, filter=f"sentence in {some}")
-            self._loaded("delete", self._sentences, filter=f"id in {some}")
+            self.connection.call_loaded("delete", self._entries, filter=f"sentence in {some}")
+            self.connection.call_loaded("delete", self._sentences, filter=f"id in {some}")
         self.settle()
 
     def settle(self) -> None:
@@ -347,11 +388,7 @@ def read_info(connection: Connection) -> CollectionInfo | None:
     if not all(has):
         raise foreign
     options: dict[str, Any] = {"filter": f"id == {INFO}", "output_fields": ["line"], **_STRONG}
-    try:
-        rows = connection.call("query", name, **options)
-    except NotLoaded:
-        connection.call("load_collection", name, deadline=LONG_DEADLINE)
-        rows = connection.call("query", name, **options)
+    rows = connection.call_loaded("query", name, **options)
     try:
         [row] = rows
         content = json.loads(row["line"])
@@ -363,6 +400,10 @@ def read_info(connection: Connection) -> CollectionInfo | None:
         return CollectionInfo.model_validate(content)
     except ValueError as error:
         raise foreign from error
+
+
+def _numbered_pair(row: Mapping[str, Any]) -> tuple[int, SentencePair]:
+    return row["id"], line_to_pair(row["line"].encode("utf-8"))
 
 
 def _empty_hits(queries: int, k: int, fields: Sequence[str]) -> Hits:

@@ -7,7 +7,7 @@ explaining needs; what needs whole columns, such as pruning, needs the files of 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -41,11 +41,11 @@ class CollectionStore(Store):
     @property
     def entries(self) -> int:
         """Number of entries, a second ago at most."""
-        return self._counts.entries()
+        return self._count()
 
     @cached_property
-    def _counts(self) -> _Counts:
-        return _Counts(self.collection)
+    def _count(self) -> _RecentCount:
+        return _RecentCount(self.collection.count)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -118,11 +118,11 @@ class CollectionSentences(SentenceTable):
 
     def __init__(self, collection: Collection) -> None:
         super().__init__([], [])
-        self._collection, self._counts = collection, _Counts(collection)
+        self._collection, self._count = collection, _RecentCount(collection.count_sentences)
 
     def __len__(self) -> int:
         """Return the number of sentence pairs, a second ago at most. Their numbers are not consecutive."""
-        return self._counts.sentences()
+        return self._count()
 
     def __contains__(self, sentence: int) -> bool:
         return bool(self._collection.sentences([sentence]))
@@ -143,30 +143,23 @@ class CollectionSentences(SentenceTable):
         return self._collection.all_sentences()
 
 
-class _Counts:
-    """Numbers of entries and sentences that are asked for again after a second, if the server answers."""
+class _RecentCount:
+    """A number that is asked for again after a second, if the server answers."""
 
-    def __init__(self, collection: Collection) -> None:
-        self._collection = collection
-        self._known: dict[str, tuple[float, int]] = {}
+    def __init__(self, count: Callable[[], int]) -> None:
+        self._count = count
+        self._known: tuple[float, int] | None = None
 
-    def entries(self) -> int:
-        return self._of("entries")
-
-    def sentences(self) -> int:
-        return self._of("sentences")
-
-    def _of(self, what: str) -> int:
+    def __call__(self) -> int:
         now = time.monotonic()
-        at, count = self._known.get(what, (-_COUNT_SECONDS, 0))
-        if now - at >= _COUNT_SECONDS:
+        if self._known is None or now - self._known[0] >= _COUNT_SECONDS:
             try:
-                count = self._collection.count() if what == "entries" else self._collection.count_sentences()
+                self._known = now, self._count()
             except UnavailableError:
-                if what not in self._known:
+                if self._known is None:
                     raise
-            self._known[what] = now, count
-        return count
+                self._known = now, self._known[1]
+        return self._known[1]
 
 
 def open_collection_store(collection: Collection) -> CollectionStore:

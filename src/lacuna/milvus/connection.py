@@ -28,7 +28,7 @@ _NOT_FOUND, _NOT_LOADED = 100, 101
 _CONNECT_FAILED = 2
 
 
-class NotLoaded(Exception):  # noqa: N818 - not an error of the user; the collection is loaded then
+class _NotLoaded(Exception):  # noqa: N818 - not an error of the user; the collection is loaded then
     """The collection is there, but the server has not loaded it, as after a restart."""
 
 
@@ -51,7 +51,6 @@ class Connection:
         """Call a method of the client.
 
         :raises UnavailableError: The server does not answer in time.
-        :raises NotLoaded: The collection must be loaded first.
         :raises StoreError: There is no such collection.
         :raises SettingError: The server does not accept the token.
         """
@@ -64,12 +63,17 @@ class Connection:
         self._pause = self._down_until = 0.0
         return result
 
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+    def call_loaded(self, method: str, name: str, **options: Any) -> Any:  # noqa: ANN401 - what the client returns
+        """Call a method that needs a loaded collection; after a restart of the server it is loaded first."""
+        try:
+            return self.call(method, name, **options)
+        except _NotLoaded:
+            self.load(name)
+            return self.call(method, name, **options)
+
+    def load(self, name: str) -> None:
+        """Load a collection, so that it can be searched."""
+        self.call("load_collection", name, deadline=LONG_DEADLINE)
 
     def _connected(self) -> Any:  # noqa: ANN401 - pymilvus has few types
         with self._lock:
@@ -101,7 +105,7 @@ class Connection:
             return error
         code, text = getattr(error, "code", None), _first_line(error)
         if code == _NOT_LOADED or "not loaded" in text:
-            return NotLoaded(text)
+            return _NotLoaded(text)
         if code == _NOT_FOUND:
             return StoreError(
                 f"{self.address}: no such collection on the server; name another, or make it with: "

@@ -16,10 +16,12 @@ import xxhash
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lacuna.datastore import Store
 from lacuna.datastore.columns import pair_to_line
 from lacuna.datastore.manifest import ModelRecord
 from lacuna.errors import StoreError
 from lacuna.manifests import Record
+from lacuna.milvus.collection_kind import CollectionKind
 from lacuna.records import SentencePair
 
 FORMAT = 1
@@ -72,15 +74,26 @@ class CollectionInfo(Record):
     weighted: bool
     complete: bool
 
+    @classmethod
+    def of(cls, store: Store, kind: CollectionKind) -> CollectionInfo:
+        """Describe the collection of a store, which is not complete yet."""
+        return cls(
+            model=store.manifest.model,
+            dimension=store.dimension,
+            vocabulary_size=store.manifest.vocabulary_size,
+            store=store.fingerprint,
+            mean=base64.b64encode(store.mean.astype("<f4").tobytes()).decode(),
+            kind=kind.name,
+            ef=kind.ef,
+            nprobe=kind.nprobe,
+            weighted=store.weights is not None,
+            complete=False,
+        )
+
     @property
     def mean_key(self) -> NDArray[np.float32]:
         """The mean as an array."""
         return np.frombuffer(base64.b64decode(self.mean), "<f4").astype(np.float32)
-
-
-def encode_mean(mean: NDArray[np.float32]) -> str:
-    """Return a mean for :class:`CollectionInfo`."""
-    return base64.b64encode(mean.astype("<f4").tobytes()).decode()
 
 
 def make_schemas(dimension: int, *, float16: bool) -> tuple[Any, Any]:

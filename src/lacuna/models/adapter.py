@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from lacuna.corpora.placeholders import mask
 from lacuna.errors import ModelError, SettingError
 from lacuna.models.directions import Direction, same_language
 from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
@@ -60,6 +61,8 @@ class Model:
     :param known_fingerprint: The fingerprint, if it was computed before the precision of the weights was reduced.
     :param place: The absolute path of its folder, or its name on the hub; ``None`` for the bundled model.
     :param precision: Of the weights.
+    :param mask_placeholders: Tokenize stand-ins instead of placeholders such as ``%s``, on both sides of a pair; see
+        :mod:`lacuna.corpora.placeholders`. Whoever decodes a translation puts the placeholders back.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Model:
     known_fingerprint: str | None = None
     place: str | None = None
     precision: str = "float32"
+    mask_placeholders: bool = False
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, languages={self.languages}, device={str(self.device)!r})"
@@ -80,7 +84,7 @@ class Model:
         """Say how another process loads this model; see :class:`~lacuna.workers.Reopened`."""
         from lacuna.models.sharing import ModelSource, reopen_model
 
-        source = ModelSource(self.place, self.languages, str(self.device), self.precision)
+        source = ModelSource(self.place, self.languages, str(self.device), self.precision, self.mask_placeholders)
         return reopen_model, (source, self.fingerprint)
 
     @property
@@ -166,6 +170,9 @@ class Model:
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize source sentences, with the tags and the end token that the encoder expects."""
         _check_texts(texts)
+        return self._encode_source_texts(self._masked(texts))
+
+    def _encode_source_texts(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:
             return []
         prefixed = [self.direction.source_prefix + text for text in texts]
@@ -174,7 +181,10 @@ class Model:
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize translations, with the end token and without start tokens or tags."""
         _check_texts(texts)
-        return [[*ids, self.eos_id] for ids in self._encode_target_texts(texts)] if texts else []
+        return [[*ids, self.eos_id] for ids in self._encode_target_texts(self._masked(texts))] if texts else []
+
+    def _masked(self, texts: Sequence[str]) -> Sequence[str]:
+        return [mask(text).text for text in texts] if self.mask_placeholders else texts
 
     def decode(self, ids: Sequence[int]) -> str:
         """Detokenize a translation; special tokens are left out."""
@@ -332,7 +342,7 @@ class Model:
         max_new_tokens: int = 200,
         batch_size: int = 16,
     ) -> list[str]:
-        """Translate with the beam search of transformers; generation settings of the model's files are ignored.
+        """Translate text as it is with the beam search of transformers; the settings of the model's files are ignored.
 
         :param beam: Beam size; 1 is greedy search.
         :param length_penalty: The score of a hypothesis is its log-probability divided by its length to this power.
@@ -342,7 +352,8 @@ class Model:
         if min(beam, max_new_tokens, batch_size) < 1:
             got = f"beam {beam}, max_new_tokens {max_new_tokens}, batch_size {batch_size}"
             raise SettingError(f"generate: got {got}; each must be 1 or more")
-        sources = self.encode_sources(texts)
+        _check_texts(texts)
+        sources = self._encode_source_texts(texts)
         self.check_sources(sources)
         order = sorted((n for n, text in enumerate(texts) if text.strip()), key=lambda n: len(sources[n]))
         settings = self._generation(beam, length_penalty, min(max_new_tokens, self.max_length - len(self.start_ids)))

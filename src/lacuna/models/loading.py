@@ -47,6 +47,7 @@ def load_model(
     device: str = "auto",
     languages: Languages | None = None,
     precision: str = "float32",
+    mask_placeholders: bool = True,
 ) -> Model:
     """Load a translation model, frozen and in eval mode.
 
@@ -54,6 +55,7 @@ def load_model(
     :param device: ``auto`` (a CUDA GPU if there is one, otherwise the CPU), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     :param languages: The direction; required by multilingual models, and checked for bilingual ones.
     :param precision: ``float32``, or on a GPU also ``float16`` and ``bfloat16``; keys are float32 in any case.
+    :param mask_placeholders: As in :class:`~lacuna.models.Model`.
     """
     name, place = _resolve(name_or_path)
     where = _device(device)
@@ -70,7 +72,7 @@ def load_model(
     known = None if dtype is torch.float32 else fingerprint_of(hf, tokenizer)
     hf.train(False).requires_grad_(False).to(device=where, dtype=dtype)
     at = None if name_or_path is None else str(Path(place).resolve()) if Path(place).is_dir() else place
-    model = Model(name, where, hf, tokenizer, family, direction, banned, known, at, precision)
+    model = Model(name, where, hf, tokenizer, family, direction, banned, known, at, precision, mask_placeholders)
     _check_vocabulary(model)
     return model
 

@@ -28,6 +28,7 @@ class ModelSource:
     languages: Languages | None
     device: str
     precision: str
+    mask_placeholders: bool
 
 
 def reopen_model(source: ModelSource, fingerprint: str) -> Model:
@@ -46,4 +47,10 @@ def reopen_model(source: ModelSource, fingerprint: str) -> Model:
 
 @lru_cache(_KEPT)
 def _load(source: ModelSource) -> Model:
-    return load_model(source.place, device=source.device, languages=source.languages, precision=source.precision)
+    return load_model(
+        source.place,
+        device=source.device,
+        languages=source.languages,
+        precision=source.precision,
+        mask_placeholders=source.mask_placeholders,
+    )

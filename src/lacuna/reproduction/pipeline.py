@@ -100,7 +100,9 @@ def reproduce(
     :param pool: Workers that build, measure margins, prune and translate; by default, the threads of this process.
     """
     sentences = read_sentences(experiment, data, into / "corpus", progress)
-    model = load_model(experiment.model, device=device, languages=Languages.parse(experiment.languages))
+    languages = Languages.parse(experiment.languages)
+    # The paper translates text as it is.
+    model = load_model(experiment.model, device=device, languages=languages, mask_placeholders=False)
     steps = ExperimentSteps(experiment, model, sentences, StepCache(into / "steps", announce), progress, pool)
     whole = steps.whole_memory()
     knowledge = list(_knowledge_tables(steps, whole, progress))

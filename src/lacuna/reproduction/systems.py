@@ -271,7 +271,12 @@ class ExperimentSteps:
         if finetuned is None:
             return self.model
         languages = Languages.parse(self.experiment.languages)
-        return load_model(self._finetuned[finetuned], device=str(self.model.device), languages=languages)
+        return load_model(
+            self._finetuned[finetuned],
+            device=str(self.model.device),
+            languages=languages,
+            mask_placeholders=self.model.mask_placeholders,
+        )
 
     def score(self, systems: Mapping[str, list[str]], sentences: Sentences) -> Scores:
         """Score translations and compare each system with the first.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import math
 import signal
 import socket
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -23,12 +24,15 @@ from starlette.responses import JSONResponse, Response
 from lacuna.errors import LacunaError, LacunaWarning, SettingError
 from lacuna.serving.access import Access
 from lacuna.serving.api import make_routes
+from lacuna.serving.document_routes import DOCUMENTS, make_document_routes
+from lacuna.serving.documents import Documents
 from lacuna.serving.editing_routes import make_editing_routes
 from lacuna.serving.engine import Engine
-from lacuna.serving.libretranslate import make_libre_routes
+from lacuna.serving.libretranslate import TRANSLATE_FILE, make_libre_routes
 from lacuna.serving.limits import ServerLimits
 from lacuna.serving.middleware import RequestMiddleware, error_answer, error_response
-from lacuna.serving.service import Service
+from lacuna.serving.served_directions import Directions
+from lacuna.serving.translating_routes import make_translating_routes
 from lacuna.version import __version__
 
 HOST, PORT = "127.0.0.1", 8017
@@ -36,13 +40,14 @@ _QUEUE = 2048  # backlog of connections
 _FOLDER = Path(__file__).with_name("page")
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _ADDRESSES = {"index.html": "/", "docs.html": "/docs"}
-_ABOUT = """Translations by one model with selectable memories, and explanations of every token.
+_EXPIRE_SECONDS = 60.0  # between two looks for documents to delete
+_ABOUT = """Translations with selectable memories, and explanations of every token.
 
 Errors are `{"error": "what is wrong, and how to fix it"}`."""
 
 
 def create_app(
-    engine: Engine,
+    engines: Engine | Sequence[Engine],
     limits: ServerLimits | None = None,
     *,
     access: Access = Access(),  # noqa: B008 - immutable
@@ -50,32 +55,47 @@ def create_app(
 ) -> FastAPI:
     """Create the app; its threads run until the app is shut down.
 
+    :param engines: One for each model; the first is the default of clients.
     :param access: The keys of the server.
     :param prepare: Called first in the worker thread, for settings that are per thread.
     """
-    service = Service(engine, limits or ServerLimits(), prepare, writes=access.writing != "off")
+    some = [engines] if isinstance(engines, Engine) else engines
+    directions = Directions(some, limits or ServerLimits(), prepare, writes=access.writing != "off")
+    documents = Documents(directions.services)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        expiring = asyncio.create_task(_expire(documents))
         yield
-        await run_in_threadpool(service.close)
+        expiring.cancel()
+        await run_in_threadpool(documents.close)  # first, because documents need the workers
+        await run_in_threadpool(directions.close)
 
     app = FastAPI(
         title="Lacuna", version=__version__, description=_ABOUT, docs_url=None, redoc_url=None, lifespan=lifespan
     )
-    app.include_router(make_routes(service, access))
-    app.include_router(make_editing_routes(service, access))
-    app.include_router(make_libre_routes(service, access))
+    app.include_router(make_routes(directions, access))
+    app.include_router(make_translating_routes(directions, access))
+    app.include_router(make_document_routes(directions, documents, access))
+    app.include_router(make_editing_routes(directions, access))
+    app.include_router(make_libre_routes(directions, documents, access))
     app.include_router(make_page_routes())
-    app.add_middleware(RequestMiddleware, limits=service.limits, metrics=service.metrics)
+    uploads = (DOCUMENTS, TRANSLATE_FILE)
+    app.add_middleware(RequestMiddleware, limits=directions.limits, metrics=directions.metrics, uploads=uploads)
     app.add_exception_handler(LacunaError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_form)
     app.add_exception_handler(HTTPException, _refuse_route)
     return app
 
 
+async def _expire(documents: Documents) -> None:
+    while True:
+        await asyncio.sleep(_EXPIRE_SECONDS)
+        await run_in_threadpool(documents.expire)
+
+
 def serve(
-    engine: Engine,
+    engines: Engine | Sequence[Engine],
     limits: ServerLimits | None = None,
     *,
     host: str = HOST,
@@ -86,6 +106,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, then answer the pending requests and return.
 
+    :param engines: One for each model; the first is the default of clients.
     :param port: 0 for any free port.
     :param access: The keys of the server.
     :param announce: Called with the address just before the server starts.
@@ -101,7 +122,7 @@ def serve(
         text = f"{host}: everyone who reaches this address may use the server; set an API key, or use {HOST}"
         warnings.warn(text, LacunaWarning, stacklevel=2)
     config = uvicorn.Config(
-        create_app(engine, limits, access=access, prepare=prepare),
+        create_app(engines, limits, access=access, prepare=prepare),
         log_level="warning",
         access_log=False,  # no line per request; counts are in /metrics
         server_header=False,

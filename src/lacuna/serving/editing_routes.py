@@ -17,7 +17,7 @@ from lacuna.editing.log import utc_now
 from lacuna.serving.access import Access
 from lacuna.serving.api import BEARER, MemoryName, PairBody, RequestBody, SentenceNumber, errors
 from lacuna.serving.editor import Edit
-from lacuna.serving.service import Service
+from lacuna.serving.served_directions import Directions
 
 _FILE = "api"  # in the origins of added pairs
 
@@ -45,7 +45,7 @@ class Edited(BaseModel):
     entries: int = Field(description="Number of entries of the memory.")
 
 
-def make_editing_routes(service: Service, access: Access) -> APIRouter:
+def make_editing_routes(directions: Directions, access: Access) -> APIRouter:
     """Return the routes that edit memories; they answer 403 if the server does not take edits."""
 
     def authorize(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
@@ -62,17 +62,17 @@ def make_editing_routes(service: Service, access: Access) -> APIRouter:
     async def add(name: MemoryName, body: PairsBody) -> Edited:
         """Add pairs to a memory. A pair that is there already is not added again."""
         now = utc_now()
-        return _answer(await service.add(name, [pair.as_pair(_FILE, now) for pair in body.pairs]))
+        return _answer(await directions.of_memory(name).add(name, [pair.as_pair(_FILE, now) for pair in body.pairs]))
 
     @routes.put("/sentences/{sentence}")
     async def replace(name: MemoryName, sentence: SentenceNumber, body: TargetBody) -> Edited:
         """Replace the translation of a sentence; the corrected pair gets a new sentence number."""
-        return _answer(await service.replace(name, sentence, normalize(body.target)))
+        return _answer(await directions.of_memory(name).replace(name, sentence, normalize(body.target)))
 
     @routes.delete("/sentences/{sentence}")
     async def forget(name: MemoryName, sentence: SentenceNumber) -> Edited:
         """Forget a sentence: no search and no listing finds it any more."""
-        return _answer(await service.forget(name, sentence))
+        return _answer(await directions.of_memory(name).forget(name, sentence))
 
     return routes
 

@@ -14,13 +14,19 @@ from dataclasses import dataclass, replace
 from lacuna.combiners import Combiner, Proximity, SavedCombiner, Vanilla
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.decoding import BeamSettings
+from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
+from lacuna.documents.sentence_splitting import Piece, split_clauses
 from lacuna.errors import SettingError, UnavailableError
 from lacuna.explanation import Explanation
 from lacuna.explanation.calibration import Calibration
+from lacuna.explanation.confidence import Scored, confidences, zip_scored
 from lacuna.explanation.explainer import Explainer
+from lacuna.explanation.knowledge import MOST_MARGIN
 from lacuna.index import ExactIndex
 from lacuna.models import Model
-from lacuna.records import SentencePair, Translation
+from lacuna.models.directions import short_code
+from lacuna.records import Languages, SentencePair, Translation
+from lacuna.serving.alternatives import find_alternatives
 from lacuna.serving.limits import RequestError, TooLarge
 from lacuna.serving.pairs import check_fit
 from lacuna.translator import Memory, Translator
@@ -58,11 +64,19 @@ class Job:
 
     :param explain: Explain the translation too.
     :param without: Sentence numbers whose entries an explanation leaves out.
+    :param confidence: Give translations a confidence, if the memory has a calibration.
+    :param alternatives: Find the best translation and this many others, as plain texts.
     """
 
     options: TranslationOptions
     explain: bool = False
     without: tuple[int, ...] = ()
+    confidence: bool = False
+    alternatives: int = 0
+
+
+Result = Scored | Explanation | tuple[str, ...]
+"""The result of a job for one text: a translation, an explanation, or alternatives."""
 
 
 class Engine:
@@ -70,7 +84,7 @@ class Engine:
 
     :param memories: The first is the default of clients.
     :param combiners: Combiners by name; one with the name of a memory is the default of that memory.
-    :param calibration: Source of the confidence in explanations.
+    :param calibrations: Sources of confidence, by the name of the memory that they are for.
     :param fallback: Translate without memory if the server of a memory does not answer, and say so in the answer.
     """
 
@@ -79,14 +93,15 @@ class Engine:
         model: Model,
         memories: Sequence[Memory] = (),
         combiners: Mapping[str, Combiner] | None = None,
-        calibration: Calibration | None = None,
+        calibrations: Mapping[str, Calibration] | None = None,
         *,
         fallback: bool = False,
     ) -> None:
         self.model, self._fallback = model, fallback
+        self._fits = fitting(model)
         self.memories = {memory.name: memory for memory in memories}
         self.combiners = dict(combiners or {})
-        self.calibration = calibration
+        self.calibrations = dict(calibrations or {})
         _check_names(("memory", [memory.name for memory in memories]), ("combiner", list(self.combiners)))
         for memory in memories:
             memory.store.check_model(model)
@@ -97,6 +112,21 @@ class Engine:
             # An edited memory has few entries at times, and then fewer neighbors are found.
             if memory.name in self.combiners and memory.store.segments is None:
                 _check_k(self.combiners[memory.name].k, [memory])
+            if memory.name in self.calibrations:
+                self.calibrations[memory.name].check([memory], MOST_MARGIN)
+
+    def splitter(self, *, lines: bool = False) -> Splitter:
+        """Return what cuts texts into sentences, in any thread; :meth:`run` cuts those that are too long.
+
+        :param lines: Each line is one sentence.
+        """
+        languages = self.model.languages or Languages("en", "en")
+        plain = Languages(*(short_code(code) or code for code in (languages.source, languages.target)))
+        return Splitter(plain, lambda text: True, lines)
+
+    def calibration_of(self, memories: Sequence[Memory]) -> Calibration | None:
+        """Return the calibration of the first of some memories that has one."""
+        return next((self.calibrations[one.name] for one in memories if one.name in self.calibrations), None)
 
     def replace(self, memory: Memory) -> None:
         """Use a new state of a memory from now on."""
@@ -125,18 +155,66 @@ class Engine:
             raise RequestError(f"combiner: got {combiner!r}; available: {_listed(self.combiners)}")
         return TranslationOptions(chosen, combiner, beam or BeamSettings(), tuple(pairs), exact_contexts)
 
-    def run(self, job: Job, texts: list[str]) -> list[Translation | Explanation | Exception]:
-        """Translate or explain texts; a text that is too long for the model gets an error."""
-        refusals = [self._refusal(text) for text in texts]
-        good = [text for text, refusal in zip(texts, refusals, strict=True) if refusal is None]
-        done: Iterator[Translation | Explanation]
-        done = iter(self._explain(job, good) if job.explain else self._translator(job.options).translate(good))
+    def run(self, job: Job, texts: list[str]) -> list[Result | Exception]:
+        """Translate or explain sentences. Those that are too long are translated in clauses, but not explained."""
+        if job.alternatives:
+            return [*self._alternatives(job, texts)]
+        cut = [
+            [Piece(text, "")] if job.explain or self._fits(text) else split_clauses(text, self._fits) for text in texts
+        ]
+        refusals = [self._refusal(pieces) for pieces in cut]
+        good = [number for number, refusal in enumerate(refusals) if refusal is None]
+        kept = [texts[number] for number in good]
+        done: Iterator[Result]
+        if job.explain:
+            done = iter(self._explain(job, kept))
+        else:
+            done = iter(self._translate(job, kept, [cut[number] for number in good]))
         return [next(done) if refusal is None else refusal for refusal in refusals]
 
-    def _explain(self, job: Job, texts: list[str]) -> Sequence[Explanation]:
-        # A calibration needs margins, which need a memory.
+    def _translate(self, job: Job, texts: Sequence[str], cut: Sequence[Sequence[Piece]]) -> list[Scored]:
         translator = self._translator(job.options)
-        calibration = self.calibration if translator.memories else None
+        found = translator.translate([one.text for pieces in cut for one in pieces if is_translatable(one.text)])
+        scored = iter(zip_scored(found, self._confidences(job, translator, found)))
+        return [self._joined(text, pieces, scored) for text, pieces in zip(texts, cut, strict=True)]
+
+    def _joined(self, text: str, pieces: Sequence[Piece], scored: Iterator[Scored]) -> Scored:
+        """Put the translated clauses of a sentence together."""
+        whole = self.splitter().join(text, pieces, scored)
+        if len(whole.sentences) == 1 and whole.sentences[0].scored is not None:
+            return whole.sentences[0].scored
+        alone, flag = whole.without_memory, whole.flag
+        return Scored(
+            Translation(text, whole.text, whole.score, whole.tokens, without_memory=alone, flag=flag), whole.confidence
+        )
+
+    def _confidences(self, job: Job, translator: Translator, found: Sequence[Translation]) -> list[float | None]:
+        calibration = self.calibration_of(job.options.memories) if job.confidence else None
+        if any(one.without_memory for one in found):
+            calibration = None
+        try:
+            return confidences(translator, found, calibration)
+        except UnavailableError:
+            if not self._fallback:
+                raise
+            return [None] * len(found)
+
+    def _alternatives(self, job: Job, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return translations of each sentence, none for those that are too long."""
+        translator = self._translator(job.options)
+        short = [text for text in texts if self._fits(text)]
+        try:
+            found = find_alternatives(translator, short, job.alternatives)
+        except UnavailableError:
+            if not self._fallback:
+                raise
+            found = find_alternatives(translator.with_memories(()), short, job.alternatives)
+        done = dict(zip(short, found, strict=True))
+        return [done.get(text, ()) for text in texts]
+
+    def _explain(self, job: Job, texts: Sequence[str]) -> Sequence[Explanation]:
+        # A calibration needs margins, which need a memory.
+        translator, calibration = self._translator(job.options), self.calibration_of(job.options.memories)
         try:
             return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
         except UnavailableError:
@@ -167,14 +245,14 @@ class Engine:
         store = make_unsaved_store(self.model, pairs, PAIRS)
         return Memory(PAIRS, store, ExactIndex(store))
 
-    def _refusal(self, text: str) -> Exception | None:
+    def _refusal(self, pieces: Sequence[Piece]) -> Exception | None:
         """Return an error for a text that the translator would truncate: HTTP clients do not see its warning."""
-        [tokens] = self.model.encode_sources([text])
-        most = self.model.max_length
-        if len(tokens) <= most:
+        long = next((piece.text for piece in pieces if not self._fits(piece.text)), None)
+        if long is None:
             return None
+        [tokens] = self.model.encode_sources([long])
         return TooLarge(
-            f"a line has {len(tokens):,} tokens, the model takes {most:,}; put each sentence on a line of its own"
+            f"a sentence has {len(tokens):,} tokens, the model takes {self.model.max_length:,}; send a shorter one"
         )
 
 

@@ -12,10 +12,11 @@ class ServerLimits:
     """Limits of requests, of the queue and of batches.
 
     :param max_characters: Characters of a text.
-    :param max_texts: Sentences in a request, i.e. lines of all its texts that are not blank.
+    :param max_texts: Sentences in a request.
     :param max_body_bytes: Bytes of a request body.
+    :param max_file_bytes: Bytes of a file to translate.
     :param max_seconds: Seconds from the arrival of a request to its answer.
-    :param max_waiting: Sentences of all requests in the queue.
+    :param max_waiting: Sentences of all requests in the queue of a model.
     :param batch_texts: Sentences in a batch.
     :param batch_characters: Characters in a batch; a longer sentence is a batch of its own.
     """
@@ -23,6 +24,7 @@ class ServerLimits:
     max_characters: int = 5_000
     max_texts: int = 256
     max_body_bytes: int = 1 << 20
+    max_file_bytes: int = 16 << 20
     max_seconds: float = 30.0
     max_waiting: int = 4_096
     batch_texts: int = 64

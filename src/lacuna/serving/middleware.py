@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import MutableHeaders
@@ -30,15 +30,20 @@ HEADERS = {
 }
 _RETRY_SECONDS = "1"
 _MOST_DIGITS = 15  # digits of a Content-Length that is parsed
+_FORM_BYTES = 1 << 16  # of an upload, for other fields than the file
+_UPLOAD_SECONDS = 10  # times the limit of a request
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _log = logging.getLogger(__name__)
 
 
 class RequestMiddleware:
-    """ASGI middleware around the whole app: limits the body, sets headers, turns exceptions into responses, counts."""
+    """ASGI middleware around the whole app: limits the body, sets headers, turns exceptions into responses, counts.
 
-    def __init__(self, app: ASGIApp, limits: ServerLimits, metrics: Metrics) -> None:
-        self._app, self._limits, self._metrics = app, limits, metrics
+    :param uploads: Paths that take files; their bodies are not held in memory.
+    """
+
+    def __init__(self, app: ASGIApp, limits: ServerLimits, metrics: Metrics, uploads: Collection[str] = ()) -> None:
+        self._app, self._limits, self._metrics, self._uploads = app, limits, metrics, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -57,8 +62,11 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            body = await self._read(scope, receive)
-            await self._app(scope, _replaying(body, receive), sending)
+            if scope["path"] in self._uploads:
+                await self._app(scope, self._counting(scope, receive), sending)
+            else:
+                body = await self._read(scope, receive)
+                await self._app(scope, _replaying(body, receive), sending)
         except RequestError as error:
             await error_response(error)(scope, receive, sending)
         except Exception as error:
@@ -73,8 +81,7 @@ class RequestMiddleware:
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         most = self._limits.max_body_bytes
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        too_large = declared.isdigit() and (len(declared) > _MOST_DIGITS or int(declared) > most)
+        too_large = _declares_more(scope, most)
         body, more = bytearray(), not too_large
         try:
             async with asyncio.timeout(self._limits.max_seconds):
@@ -88,6 +95,39 @@ class RequestMiddleware:
         if too_large:
             raise TooLarge(f"the body has more than {most:,} bytes; send less per request")
         return bytes(body)
+
+    def _counting(self, scope: Scope, receive: Receive) -> Receive:
+        """Return a channel that passes on the body of an upload, and breaks off when it is too large or too slow."""
+        most = self._limits.max_file_bytes
+        seconds = _UPLOAD_SECONDS * self._limits.max_seconds
+        end, size = time.monotonic() + seconds, 0
+        complete = False
+
+        async def count() -> Message:
+            nonlocal size, complete
+            if complete:  # now it waits for the client to disconnect
+                return await receive()
+            if _declares_more(scope, most + _FORM_BYTES):
+                raise TooLarge(f"the file has more than {most:,} bytes; send a smaller one")
+            try:
+                async with asyncio.timeout(end - time.monotonic()):
+                    message = await receive()
+            except TimeoutError:
+                raise TooSlow(f"the file did not arrive within {seconds:g} seconds") from None
+            if message["type"] == "http.disconnect":
+                raise TooSlow("the connection ended before the whole file had arrived")
+            size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if size > most + _FORM_BYTES:
+                raise TooLarge(f"the file has more than {most:,} bytes; send a smaller one")
+            return message
+
+        return count
+
+
+def _declares_more(scope: Scope, most: int) -> bool:
+    declared = dict(scope["headers"]).get(b"content-length", b"0")
+    return bool(declared.isdigit() and (len(declared) > _MOST_DIGITS or int(declared) > most))
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:
@@ -130,14 +170,24 @@ class Metrics:
 def error_response(error: Exception) -> JSONResponse:
     """Return the response to an error: the message if the client can fix it, otherwise no details."""
     if not isinstance(error, LacunaError):
-        return error_answer("internal error; see the log of the server", 500)
-    if isinstance(error, UnavailableError):  # its message names the server, which is not for clients
-        _log.warning("a memory does not answer: %s", error)
-        error = Overloaded("a memory does not answer; try again later")
-    status = error.status if isinstance(error, RequestError) else 404 if isinstance(error, NotFoundError) else 400
+        return error_answer(error_text(error), 500)
+    if isinstance(error, UnavailableError):
+        status = Overloaded.status
+    else:
+        status = error.status if isinstance(error, RequestError) else 404 if isinstance(error, NotFoundError) else 400
     headers = {"Retry-After": _RETRY_SECONDS} if status == 503 else {}
     headers |= {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    return error_answer(" ".join(str(error).split()), status, headers)
+    return error_answer(error_text(error), status, headers)
+
+
+def error_text(error: Exception) -> str:
+    """Return what a client may know about an error, in one line."""
+    if not isinstance(error, LacunaError):
+        return "internal error; see the log of the server"
+    if isinstance(error, UnavailableError):  # its message names the server, which is not for clients
+        _log.warning("a memory does not answer: %s", error)
+        return "a memory does not answer; try again later"
+    return " ".join(str(error).split())
 
 
 def error_answer(text: str, status: int, headers: Mapping[str, str] | None = None) -> JSONResponse:

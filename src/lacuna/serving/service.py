@@ -1,4 +1,4 @@
-"""The service behind the routes: an engine (model, memories, combiners), its worker thread and its writer thread.
+"""The service of one direction: an engine (model, memories, combiners), its worker thread and its writer thread.
 
 Models are not thread-safe, so all translation happens in the one thread of a
 :class:`~lacuna.serving.batching.Batcher`. Edits happen in that of an :class:`~lacuna.serving.editor.Editor`. This
@@ -9,30 +9,56 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 
 from lacuna.analysis.overviews import Overviews
 from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
+from lacuna.documents import Paragraph, SegmentMatches, Splitter
+from lacuna.documents.base import DocumentSegment, Filled
+from lacuna.documents.html_pages import html_fragment_parts
+from lacuna.documents.paragraphs import is_translatable
+from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation import Explanation
+from lacuna.explanation.confidence import Scored
 from lacuna.records import SentencePair, Translation
 from lacuna.serving.batching import Batcher
 from lacuna.serving.editor import Edit, Editor
-from lacuna.serving.engine import Engine, Job, TranslationOptions
+from lacuna.serving.engine import Engine, Job, Result, TranslationOptions
 from lacuna.serving.limits import OutOfTime, Overloaded, RequestError, ServerLimits, TooLarge
 from lacuna.serving.middleware import Metrics
 from lacuna.serving.pairs import check_text
 from lacuna.serving.worker_model import WorkerModel
 from lacuna.translator import Memory
 
+# Sentences of a document that wait in the queue at once: requests wait for no more of them.
+_WINDOW = 16
+# Sentences and blanks of a document that are read ahead.
+_READ_AHEAD = 1_000
+_RETRY_SECONDS = 0.2
+_MOST_MATCHES = 4  # selections of memories whose sentences are kept for matches
+UNTRANSLATED = "too long for the model; not translated"
+
+
+class TranslatedText(NamedTuple):
+    """A translated text.
+
+    :param paragraph: Its sentences; those of all segments for HTML.
+    """
+
+    text: str
+    paragraph: Paragraph
+    flag: str
+
 
 class Service:
     """An engine with its threads, limits and metrics.
 
+    :param metrics: Of the whole server.
     :param prepare: Called first in the worker thread, for settings that are per thread.
     :param writes: Whether clients may edit memories.
     """
@@ -41,6 +67,7 @@ class Service:
         self,
         engine: Engine,
         limits: ServerLimits,
+        metrics: Metrics,
         prepare: Callable[[], None] = lambda: None,
         *,
         writes: bool = False,
@@ -49,8 +76,9 @@ class Service:
         # A list of all token texts, because tokenizers are not thread-safe.
         texts = [engine.model.token_text(number) for number in range(engine.model.vocabulary_size)]
         self.overviews = Overviews(self.memories, texts)
-        self.metrics = Metrics(lambda: self._batcher.waiting)
-        self._batcher = Batcher[Job, Translation | Explanation](
+        self._metrics = metrics
+        self._matches: dict[tuple[str, ...], tuple[tuple[Memory, ...], SegmentMatches]] = {}
+        self._batcher = Batcher[Job, Result](
             self._work,
             texts=limits.batch_texts,
             characters=limits.batch_characters,
@@ -65,6 +93,11 @@ class Service:
     def works(self) -> bool:
         """Whether the worker takes requests."""
         return self._batcher.accepts
+
+    @property
+    def waiting(self) -> int:
+        """Number of sentences in the queue."""
+        return self._batcher.waiting
 
     def close(self) -> None:
         """Finish the edit in progress and the queue, and stop both threads."""
@@ -88,25 +121,109 @@ class Service:
         self._check_pairs(pairs)
         return self.engine.resolve_options(memories, combiner, beam, pairs)
 
-    async def translate(self, texts: Sequence[str], options: TranslationOptions) -> list[Translation]:
-        """Translate texts line by line; blank lines are kept."""
-        lines = [text.split("\n") for text in texts]
-        self._check(texts, sum(bool(line.strip()) for some in lines for line in some))
-        written = [line for some in lines for line in some if line.strip()]
-        done = iter(cast(list[Translation], await self._answers(Job(options), written)))
+    def matches(self, memories: Sequence[Memory]) -> SegmentMatches:
+        """Return a search for segments in memories; those that were used last are kept, in their last state."""
+        names, states = tuple(memory.name for memory in memories), tuple(memories)
+        kept = self._matches.pop(names, None)
+        if kept is None or kept[0] != states:
+            kept = states, SegmentMatches(memories)
+        self._matches[names] = kept
+        for oldest in list(self._matches)[:-_MOST_MATCHES]:
+            self._matches.pop(oldest, None)
+        return kept[1]
+
+    async def translate(
+        self, texts: Sequence[str], options: TranslationOptions, *, lines: bool = False, confidence: bool = False
+    ) -> list[TranslatedText]:
+        """Translate texts sentence by sentence; white space is kept.
+
+        :param lines: Each line is one sentence.
+        :param confidence: Compute it too, which takes another pass of the model.
+        """
+        self.check_texts(texts)
+        done = await self._paragraphs(texts, options, self.engine.splitter(lines=lines), confidence)
+        return [TranslatedText(one.text, one, one.flag) for one in done]
+
+    async def translate_html(
+        self, texts: Sequence[str], options: TranslationOptions, *, confidence: bool = False
+    ) -> list[TranslatedText]:
+        """Translate snippets of HTML; tags stay."""
+        self.check_texts(texts)
+        pages = await asyncio.to_thread(lambda: [list(html_fragment_parts(text)) for text in texts])
+        wanted = [text for parts in pages for part in parts if isinstance(part, DocumentSegment) for text in part.texts]
+        done = iter(await self._paragraphs(wanted, options, self.engine.splitter(), confidence))
         results = []
-        for text, some in zip(texts, lines, strict=True):
-            parts = [next(done) if line.strip() else Translation(line, line, 0.0, 0) for line in some]
-            tokens = sum(part.tokens for part in parts)
-            score = sum(part.score * part.tokens for part in parts) / max(1, tokens)
-            alone = any(part.without_memory for part in parts)
-            joined = "\n".join(part.text for part in parts)
-            results.append(Translation(text, joined, score, tokens, without_memory=alone))
+        for text, parts in zip(texts, pages, strict=True):
+            written, found = [], list[Paragraph]()
+            for part in parts:
+                new = [next(done) for _ in part.texts] if isinstance(part, DocumentSegment) else []
+                found += new
+                same = all(one.text == one.source for one in new)
+                filled = [Filled(one.text) for one in new]
+                written.append(part if isinstance(part, bytes) else part.raw if same else part.render(filled))
+            sentences = tuple(sentence for one in found for sentence in one.sentences)
+            results.append(TranslatedText(b"".join(written).decode(), Paragraph(text, sentences), _flag(found)))
         return results
+
+    async def _paragraphs(
+        self, texts: Sequence[str], options: TranslationOptions, splitter: Splitter, confidence: bool
+    ) -> list[Paragraph]:
+        cut = await asyncio.to_thread(lambda: [splitter.split(text) for text in texts])
+        sentences = [sentence for pieces in cut for sentence in _translatable(pieces)]
+        self._check_count(texts, len(sentences))
+        done = iter(cast(list[Scored], await self._answers(Job(options, confidence=confidence), sentences)))
+        return [splitter.join(text, pieces, done) for text, pieces in zip(texts, cut, strict=True)]
+
+    async def alternatives(
+        self, texts: Sequence[TranslatedText], options: TranslationOptions, most: int
+    ) -> list[list[str]]:
+        """Return other translations of texts of one sentence; none for longer texts."""
+        alone = [one for one in texts if sum(part.scored is not None for part in one.paragraph.sentences) == 1]
+        wanted = [part.source for one in alone for part in one.paragraph.sentences if part.scored is not None]
+        answers = iter(await self._answers(Job(options, alternatives=most), wanted))
+        found = {id(one): cast(tuple[str, ...], next(answers)) for one in alone}
+        return [[text for text in _with(one, found.get(id(one), ())) if text != one.text][:most] for one in texts]
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        options: TranslationOptions,
+        *,
+        confidence: bool = False,
+        on_window: Callable[[int], None] = lambda count: None,
+    ) -> Iterator[Scored]:
+        """Translate any number of sentences for another thread, in order; blank ones stay blank.
+
+        Few of them wait in the queue at a time, so that requests of other clients are not held up. A sentence that the
+        model cannot read stays as it is, with a flag.
+
+        :param on_window: Called with the number of sentences before they are translated; may raise to stop.
+        """
+        job = Job(options, confidence=confidence)
+        for window in _windows(texts, min(_WINDOW, self.limits.max_waiting)):
+            written = list(dict.fromkeys(text for text in window if text))
+            on_window(sum(map(bool, window)))
+            futures = dict(zip(written, self._submit_patiently(job, written), strict=True))
+            try:
+                for text in window:
+                    yield _result(text, cast(Future[Scored], futures[text])) if text else _BLANK
+            finally:
+                for future in futures.values():
+                    future.cancel()
+
+    def _submit_patiently(self, job: Job, texts: Sequence[str]) -> list[Future[Result]]:
+        """Wait while the queue is full."""
+        while True:
+            try:
+                return self._batcher.submit(job, texts)
+            except Overloaded:
+                if not self._batcher.accepts:
+                    raise
+                time.sleep(_RETRY_SECONDS)
 
     async def explain(self, text: str, options: TranslationOptions, without: Sequence[int]) -> Explanation:
         """Translate and explain one sentence; line breaks count as spaces."""
-        self._check([text], 1)
+        self.check_texts([text])
         job = Job(options, explain=True, without=tuple(sorted(set(without))))
         if not text.strip():
             raise RequestError("text: got only blanks; send a sentence")
@@ -120,7 +237,7 @@ class Service:
 
     async def replace(self, name: str, sentence: int, target: str) -> Edit:
         """Replace the translation of a sentence of a memory."""
-        self._check_texts([target])
+        self.check_texts([target])
         return await self._edited(self._editor.replace(name, sentence, target))
 
     async def forget(self, name: str, sentence: int) -> Edit:
@@ -138,18 +255,18 @@ class Service:
 
     def _check_pairs(self, pairs: Sequence[SentencePair]) -> None:
         for number, pair in enumerate(pairs):
-            self._check_texts([pair.source, pair.target, pair.id or "", pair.origin.tag or ""])
+            self.check_texts([pair.source, pair.target, pair.id or "", pair.origin.tag or ""])
             check_text(pair, f"pairs.{number}")
         if len(pairs) > self.limits.max_texts:
             raise TooLarge(f"got {len(pairs):,} pairs; allowed are {self.limits.max_texts:,}; send several requests")
 
-    def _check(self, texts: Sequence[str], sentences: int) -> None:
-        self._check_texts(texts)
+    def _check_count(self, texts: Sequence[str], sentences: int) -> None:
         if max(len(texts), sentences) > self.limits.max_texts:
-            got = f"{len(texts):,} texts with {sentences:,} lines"
+            got = f"{len(texts):,} texts with {sentences:,} sentences"
             raise TooLarge(f"got {got}; allowed are {self.limits.max_texts:,}; send several requests")
 
-    def _check_texts(self, texts: Sequence[str]) -> None:
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """Refuse texts that are too long, or that no encoding can write."""
         limits = self.limits
         if any("\ud800" <= letter <= "\udfff" for text in texts for letter in text):
             raise RequestError("a text has a lone surrogate, which is half of a character; send whole ones")
@@ -157,7 +274,7 @@ class Service:
         if longest > limits.max_characters:
             raise TooLarge(f"a text has {longest:,} characters; allowed are {limits.max_characters:,}; split it")
 
-    async def _answers(self, job: Job, texts: Sequence[str]) -> list[Translation | Explanation]:
+    async def _answers(self, job: Job, texts: Sequence[str]) -> list[Result]:
         futures = [asyncio.wrap_future(future) for future in self._batcher.submit(job, texts)]
         try:
             async with asyncio.timeout(self.limits.max_seconds):
@@ -168,10 +285,50 @@ class Service:
             for future in futures:
                 future.cancel()
 
-    def _work(self, job: Job, texts: list[str]) -> Sequence[Translation | Explanation | Exception]:
+    def _work(self, job: Job, texts: list[str]) -> Sequence[Result | Exception]:
         start = time.perf_counter()
         results = self.engine.run(job, texts)
-        self.metrics.batch_seconds.observe(time.perf_counter() - start)
-        self.metrics.batch_sentences.observe(len(texts))
-        self.metrics.sentences.labels("explained" if job.explain else "translated").inc(len(texts))
+        self._metrics.batch_seconds.observe(time.perf_counter() - start)
+        self._metrics.batch_sentences.observe(len(texts))
+        self._metrics.sentences.labels("explained" if job.explain else "translated").inc(len(texts))
         return results
+
+
+_BLANK = Scored(Translation("", "", 0.0, 0), None)
+
+
+def _translatable(pieces: Sequence[Piece]) -> list[str]:
+    return [piece.text for piece in pieces if is_translatable(piece.text)]
+
+
+def _flag(paragraphs: Sequence[Paragraph]) -> str:
+    """Return why a person should look at a translation; empty without reason."""
+    return next((flag for one in paragraphs if (flag := one.flag)), "")
+
+
+def _with(text: TranslatedText, translations: Iterable[str]) -> Iterator[str]:
+    """Yield a text with other translations of its one sentence."""
+    for translation in translations:
+        parts = ((translation, one.written.gap) if one.scored else one.written for one in text.paragraph.sentences)
+        yield "".join(part for some in parts for part in some)
+
+
+def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Cut a stream into windows of a few sentences, and blanks between them."""
+    window: list[str] = []
+    written = 0
+    for text in texts:
+        window.append(text)
+        written += bool(text)
+        if written == size or len(window) == _READ_AHEAD:
+            yield window
+            window, written = [], 0
+    if window:
+        yield window
+
+
+def _result(text: str, future: Future[Scored]) -> Scored:
+    try:
+        return future.result()
+    except TooLarge:
+        return Scored(Translation(text, text, 0.0, 0, flag=UNTRANSLATED), None)

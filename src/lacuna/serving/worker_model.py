@@ -61,6 +61,11 @@ class WorkerModel:
         return self._model.vocabulary_size
 
     @property
+    def mask_placeholders(self) -> bool:
+        """Whether placeholders are masked."""
+        return self._model.mask_placeholders
+
+    @property
     def eos_id(self) -> int:
         """The token that ends a sentence."""
         return self._model.eos_id

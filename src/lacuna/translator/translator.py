@@ -9,6 +9,7 @@ import copy
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, islice
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors
+from lacuna.translator.restoring import Restorer
 from lacuna.translator.streaming import Item, gather_windows
 from lacuna.workers import Pool
 
@@ -36,6 +38,13 @@ def shorten(source: list[int], most: int) -> list[int]:
 
 # Keys that are projected to the vocabulary at once, for the gate.
 _PROJECTED_AT_ONCE = 256
+
+# Beam width when a sentence is translated again because its placeholders were lost: a wide beam has more hypotheses to
+# choose from, and such sentences are rare.
+_WIDE_BEAM = 20
+
+# Sentences whose placeholders are put back together, so that those to be translated again share batches.
+_RESTORED_AT_ONCE = 128
 
 # Sentences in each block of a window, sorted by length within the block. The first blocks are small, so that output
 # starts early.
@@ -178,24 +187,27 @@ class Translator:
         sources = self._truncated([offset + number for number in written], encoded)
         with closing(self._decode(sources, blocks, batch_size, progress)) as decoding:
             done, following = 0, 0
-            for group in _at_least(batch_size if evidence else 1, decoding):
+            together = max(batch_size if evidence else 1, _RESTORED_AT_ONCE if self.model.mask_placeholders else 1)
+            for group in _at_least(together, decoding):
                 chosen = slice(done, done + len(group))
-                best = [hypothesis for hypothesis, _ in group]
                 alone = any(alone for _, alone in group)
-                explaining = self.with_memories(()) if alone else self
-                steps = explaining._evidence(sources[chosen], best, batch_size) if evidence else [()] * len(best)
-                for number, (hypothesis, alone), why in zip(written[chosen], group, steps, strict=True):
+                used = self.with_memories(()) if alone else self
+                restorer = Restorer(self.model, partial(used._hypotheses, batch_size))
+                restored = restorer.restore([texts[number] for number in written[chosen]], [some for some, _ in group])
+                best = [one.hypothesis for one in restored]
+                steps = used._evidence(sources[chosen], best, batch_size) if evidence else [()] * len(best)
+                for number, one, (_, alone), why in zip(written[chosen], restored, group, steps, strict=True):
                     yield from (Translation(text, "", 0.0, 0) for text in texts[following:number])
-                    text, tokens = self.model.decode(hypothesis.tokens), hypothesis.tokens
-                    yield Translation(texts[number], text, hypothesis.score, len(tokens), why, tokens, alone)
+                    tokens, score = one.hypothesis.tokens, one.hypothesis.score
+                    yield Translation(texts[number], one.text, score, len(tokens), why, tokens, alone, one.flag)
                     following = number + 1
                 done += len(group)
             yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
 
     def _decode(
         self, sources: Sequence[Sequence[int]], blocks: Sequence[int], batch_size: int, progress: Progress
-    ) -> Generator[list[tuple[Hypothesis, bool]], None, None]:
-        """Yield the best hypotheses in order, in groups, and whether the model made each of them alone.
+    ) -> Generator[list[tuple[list[Hypothesis], bool]], None, None]:
+        """Yield the hypotheses of each sentence in order, in groups, and whether the model made them alone.
 
         If a memory fails, sentences that are not finished are translated again without memories.
         """
@@ -203,7 +215,7 @@ class Translator:
         if self._scorer is not None:
             try:
                 for group in self._search(self._scorer, sources, blocks, batch_size, progress):
-                    yield [(hypotheses[0], False) for hypotheses in group]
+                    yield [(hypotheses, False) for hypotheses in group]
                     done += len(group)
                 return
             except UnavailableError:
@@ -211,7 +223,15 @@ class Translator:
                     raise
         rest = sources[done:]
         for group in self._search(self._plain, rest, blocks if not done else [len(rest)], batch_size, progress):
-            yield [(hypotheses[0], self._scorer is not None) for hypotheses in group]
+            yield [(hypotheses, self._scorer is not None) for hypotheses in group]
+
+    def _hypotheses(self, batch_size: int, texts: list[str]) -> list[list[Hypothesis]]:
+        """Translate texts again, with a wide beam, and return all hypotheses of each; too long ones are truncated."""
+        sources = [shorten(source, self.model.max_length) for source in self.model.encode_sources(texts)]
+        wide = copy.copy(self)
+        wide.beam = replace(self.beam, beam=max(self.beam.beam, _WIDE_BEAM))
+        groups = wide._search(self._scorer or self._plain, sources, [len(sources)], batch_size, SILENT)
+        return [hypotheses for group in groups for hypotheses in group]
 
     def _search(
         self,

@@ -31,6 +31,7 @@ class NumpyModel:
     dimension: int = 4
     vocabulary_size: int = VOCABULARY
     eos_id: int = EOS
+    mask_placeholders: bool = False
     start_ids: tuple[int, ...] = (0,)
     max_length: int = 40
     batches: list[int] = field(default_factory=list)

@@ -276,3 +276,12 @@ def test_two_models_live_side_by_side(zoo: Zoo) -> None:
     first, second = zoo.model("nllb"), load_model(zoo.folder("nllb"), languages=KINDS["nllb"].languages)
     other = load_model(zoo.folder("nllb"), languages=type(KINDS["nllb"].languages)("fr", "es"))  # type: ignore[misc]
     assert first.encode_sources(SOURCES) == second.encode_sources(SOURCES) != other.encode_sources(SOURCES)
+
+
+def test_placeholders_are_masked_on_both_sides_unless_turned_off(zoo: Zoo) -> None:
+    masking = load_model(zoo.folder("marian"), device="cpu")
+    plain = load_model(zoo.folder("marian"), device="cpu", mask_placeholders=False)
+    assert masking.encode_sources(["haus %s von {n}"]) == plain.encode_sources(["haus 71 von 72"])
+    assert masking.encode_targets(["{n} and %s"]) == plain.encode_targets(["72 and 71"])
+    assert masking.generate(["haus %s"]) == plain.generate(["haus %s"])
+    assert masking.fingerprint == plain.fingerprint

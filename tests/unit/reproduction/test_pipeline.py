@@ -256,9 +256,9 @@ def test_a_fine_tuned_model_is_loaded_on_the_device_of_the_model(
     steps = make_steps(settings, tmp_path)
     loaded: list[tuple[Path, str]] = []
 
-    def fake_load(path: Path, *, device: str = "auto", languages: Languages | None = None) -> Model:
+    def fake_load(path: Path, *, device: str, languages: Languages | None, mask_placeholders: bool) -> Model:
         loaded.append((path, device))
-        return load_model(steps.experiment.model, languages=languages)
+        return load_model(steps.experiment.model, languages=languages, mask_placeholders=mask_placeholders)
 
     class NoReport:
         def as_json(self) -> dict[str, object]:

@@ -13,8 +13,8 @@ from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
-from lacuna.models import Model
-from lacuna.records import Origin, SentencePair
+from lacuna.models import Model, load_model
+from lacuna.records import Languages, Origin, SentencePair
 from lacuna.serving import Engine, create_app
 from lacuna.translator import Memory, open_memory
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
@@ -28,9 +28,14 @@ def remember(model: Model, pairs: list[SentencePair], into: Path) -> Memory:
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
     torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo")).model("marian")
+    return Zoo(tmp_path_factory.mktemp("zoo"))
+
+
+@pytest.fixture(scope="session")
+def model(zoo: Zoo) -> Model:
+    return zoo.model("marian")
 
 
 @pytest.fixture(scope="session")
@@ -50,4 +55,19 @@ def engine(model: Model, memories: list[Memory]) -> Engine:
 @pytest.fixture(scope="session")
 def client(engine: Engine) -> Iterator[TestClient]:
     with TestClient(create_app(engine), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def chinese(zoo: Zoo, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Another direction, with a memory ``law``."""
+    model = load_model(zoo.folder("m2m100"), languages=Languages("zh", "en"), device="cpu")
+    memory = remember(model, PAIRS, tmp_path_factory.mktemp("law") / "law")
+    return Engine(model, [memory], {"law": Vanilla(k=1, knn_weight=1.0)})
+
+
+@pytest.fixture(scope="session")
+def both(engine: Engine, chinese: Engine) -> Iterator[TestClient]:
+    """A server of two directions."""
+    with TestClient(create_app([engine, chinese]), raise_server_exceptions=False) as client:
         yield client

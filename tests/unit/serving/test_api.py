@@ -13,12 +13,11 @@ from starlette.testclient import TestClient
 from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError
-from lacuna.explanation import Explanation
+from lacuna.explanation.confidence import Scored
 from lacuna.explanation.explainer import Explainer
 from lacuna.models import Model
-from lacuna.records import Translation
 from lacuna.serving import Engine, ServerLimits, create_app
-from lacuna.serving.engine import Job
+from lacuna.serving.engine import Job, Result
 from lacuna.serving.limits import RequestError
 from lacuna.translator import Memory, Translator
 from unit.models.tiny_models import SOURCES, TARGETS
@@ -73,7 +72,7 @@ def test_clients_at_the_same_time_share_a_batch(model: Model, memories: list[Mem
     gate, begun, sizes = Event(), Event(), []
 
     class Slow(Engine):
-        def run(self, job: Job, texts: list[str]) -> list[Translation | Explanation | Exception]:
+        def run(self, job: Job, texts: list[str]) -> list[Result | Exception]:
             sizes.append(len(texts))
             begun.set()
             assert gate.wait(60)
@@ -101,6 +100,10 @@ def test_info_says_what_there_is(client: TestClient) -> None:
         ("half", 2, None),
     ]
     assert client.get("/api/v1/memories").json() == info["memories"]
+    described = {"source": "de", "target": "en", "model": "marian", "memories": ["all", "half"], "calibrated": False}
+    assert info["directions"] == [described]
+    assert {".txt", ".po", ".html"} <= set(info["file_suffixes"])
+    assert info["limits"]["max_file_bytes"] == 16 << 20
 
 
 def test_entries_of_a_sentence(client: TestClient, memories: list[Memory]) -> None:
@@ -121,8 +124,17 @@ def test_entries_of_a_sentence(client: TestClient, memories: list[Memory]) -> No
         ("POST", "translate", {"texts": ["ja"], "memories": ["half"], "combiner": {"k": 60}}, 400, "only 36 entries"),
         ("POST", "translate", {"texts": []}, 422, "texts"),
         ("POST", "translate", {"texts": ["ja"], "beams": 2}, 422, "beams"),
-        ("POST", "translate", {"texts": ["ja " * 100]}, 413, "the model takes 64"),
+        ("POST", "translate", {"texts": ["x" * 200]}, 413, "the model takes 64"),
+        ("POST", "translate", {"texts": ["ja"], "source": "fr"}, 400, "source: got 'fr'; this server translates de to"),
+        ("POST", "translate", {"texts": ["ja"], "target": "de"}, 400, "target: got 'de'; this server translates de to"),
+        ("POST", "translate", {"texts": ["ja"], "memories": ["all"], "source": "fr"}, 400, "translates de to en"),
+        ("POST", "translate", {"texts": ["ja"], "format": "po"}, 422, "format"),
+        ("POST", "translate", {"texts": ["ja"], "alternatives": 6}, 422, "alternatives"),
         ("POST", "explain", {"text": " \n"}, 400, "only blanks"),
+        ("POST", "explain", {"text": "ja " * 100}, 413, "the model takes 64"),
+        ("POST", "matches", {"text": "ja", "memories": ["none"]}, 400, "'none'; available: all, half"),
+        ("POST", "matches", {"text": "ja" * 3000}, 413, "allowed are 5,000"),
+        ("POST", "detect", {"text": "ja" * 3000}, 413, "allowed are 5,000"),
         ("POST", "explain", {"text": "ja", "without": [4]}, 400, "0 to 3"),
         ("POST", "explain", {"text": "ja", "combiner": {"knn_weight": 1.5}}, 422, "knn_weight"),
         ("GET", "memories/none", None, 404, "available: all, half"),
@@ -154,9 +166,9 @@ def test_a_field_whose_name_is_no_text_is_refused(client: TestClient) -> None:
 
 def test_one_sentence_that_is_too_long_does_not_harm_others(engine: Engine) -> None:
     job = Job(engine.resolve_options())
-    [short, long, other] = engine.run(job, [SOURCES[0], "ja " * 100, SOURCES[1]])
+    [short, long, other] = engine.run(job, [SOURCES[0], "x" * 200, SOURCES[1]])
     assert isinstance(long, RequestError)
-    assert [getattr(one, "text", None) for one in (short, other)] == TARGETS[:2]
+    assert [one.translation.text for one in (short, other) if isinstance(one, Scored)] == TARGETS[:2]
 
 
 @pytest.fixture
@@ -164,7 +176,7 @@ def stuck(model: Model) -> Iterator[tuple[Engine, Event]]:
     go = Event()
 
     class Stuck(Engine):
-        def run(self, job: Job, texts: list[str]) -> list[Translation | Explanation | Exception]:
+        def run(self, job: Job, texts: list[str]) -> list[Result | Exception]:
             assert go.wait(60)
             return super().run(job, texts)
 

@@ -15,6 +15,7 @@ from lacuna.datastore import open_store
 from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log
 from lacuna.editing.lock import write_lock
 from lacuna.errors import SettingError
+from lacuna.explanation.confidence import Scored
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.serving import Access, Engine, ServerLimits, create_app
@@ -266,7 +267,8 @@ def test_a_request_keeps_the_state_it_began_with(model: Model, folder: Path) -> 
     engine.replace(open_memory(folder, before=before))
     texts = [SOURCES[0], NEW["source"]]
     old, new = (
-        [getattr(one, "text", None) for one in engine.run(job, texts)] for job in (begun, Job(engine.resolve_options()))
+        [one.translation.text for one in engine.run(job, texts) if isinstance(one, Scored)]
+        for job in (begun, Job(engine.resolve_options()))
     )
     assert (old[0], new[1]) == (TARGETS[0], NEW["target"])
     assert new[0] != TARGETS[0]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import Message
 
-from lacuna.explanation import Explanation
 from lacuna.models import Model
-from lacuna.records import Translation
 from lacuna.serving import Access, Engine, ServerLimits, create_app
-from lacuna.serving.engine import Job
+from lacuna.serving.engine import Job, Result
 
 KEY = "a-secret"
 
@@ -28,8 +29,9 @@ def small(engine: Engine) -> Iterator[TestClient]:
     ("texts", "says"),
     [
         (["x" * 41], "41 characters; allowed are 40"),
-        (["ja"] * 4, "4 texts with 4 lines; allowed are 3"),
-        (["ja\nja\nja\nja"], "1 texts with 4 lines; allowed are 3"),
+        (["ja"] * 4, "4 texts with 4 sentences; allowed are 3"),
+        (["ja\nja\nja\nja"], "1 texts with 4 sentences; allowed are 3"),
+        (["Ja. Ja! Ja? Ja."], "1 texts with 4 sentences; allowed are 3"),
         (["x" * 300], "more than 300 bytes"),
     ],
 )
@@ -43,6 +45,32 @@ def test_a_body_of_unknown_length_is_cut_off(small: TestClient) -> None:
     chunks = (b"x" * 100 for _ in range(4))
     answer = small.post("/api/v1/translate", content=chunks, headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/api/v1/documents", "/translate_file"])
+@pytest.mark.parametrize(
+    ("ends", "says"), [(True, "the connection ended"), (False, "did not arrive within 0.1 seconds")]
+)
+def test_an_upload_that_breaks_off(engine: Engine, path: str, ends: bool, says: str) -> None:
+    begin = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nja'
+    kind = (b"content-type", b"multipart/form-data; boundary=x")
+    scope = {"type": "http", "method": "POST", "path": path, "headers": [kind], "query_string": b""}
+    messages: list[Message] = [{"type": "http.request", "body": begin, "more_body": True}]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await asyncio.sleep(0 if ends else 60)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    with TestClient(create_app(engine, ServerLimits(max_seconds=0.01))) as client:
+        asyncio.run(client.app(scope, receive, send))
+    assert sent[0]["status"] == 408
+    assert says in json.loads(sent[1]["body"])["error"]
 
 
 @pytest.mark.parametrize("header", [None, "Bearer wrong", f"Basic {KEY}", f"Bearer {KEY}x", "Bearer sécret"])
@@ -90,7 +118,7 @@ def test_requests_are_counted_by_route(engine: Engine) -> None:
 
 def test_our_own_faults_say_nothing_about_us(model: Model) -> None:
     class Broken(Engine):
-        def run(self, job: Job, texts: list[str]) -> list[Translation | Explanation | Exception]:
+        def run(self, job: Job, texts: list[str]) -> list[Result | Exception]:
             raise ZeroDivisionError("secret detail")
 
     with TestClient(create_app(Broken(model)), raise_server_exceptions=False) as client:

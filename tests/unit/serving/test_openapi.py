@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,10 +22,16 @@ from lacuna.serving import Engine, ServerLimits, create_app
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # What has no parameters cannot be asked for in a wrong way.
-PLAIN = ["GET /health", "GET /languages"]
+PLAIN = ["GET /health", "GET /languages", "GET /frontend/settings"]
 OTHERS = [
     "POST /api/v1/translate",
     "POST /api/v1/explain",
+    "POST /api/v1/matches",
+    "POST /api/v1/detect",
+    "POST /api/v1/documents",
+    "GET /api/v1/documents/{id}",
+    "GET /api/v1/documents/{id}/file",
+    "DELETE /api/v1/documents/{id}",
     "GET /api/v1/info",
     "GET /api/v1/memories",
     "GET /api/v1/memories/{name}",
@@ -34,6 +42,9 @@ OTHERS = [
     "DELETE /api/v1/memories/{name}/sentences/{sentence}",
     "GET /metrics",
     "POST /translate",
+    "POST /detect",
+    "POST /translate_file",
+    "GET /download_file/{place}",
 ]
 GOOD, BAD = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 
@@ -52,11 +63,13 @@ def never_ending(app: ASGIApp) -> ASGIApp:
 
 
 @pytest.fixture(scope="module")
-def operations(engine: Engine) -> dict[str, Any]:
+def operations(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     # Short texts keep the tiny model quick; beyond them the limits answer.
     app = create_app(engine, ServerLimits(max_characters=60, max_texts=4))
     found = schemathesis.openapi.from_asgi("/openapi.json", never_ending(app)).get_all_operations()
-    return {operation.label: operation for operation in (one.ok() for one in found)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("disk")))  # the app is never shut down
+        yield {operation.label: operation for operation in (one.ok() for one in found)}
 
 
 def test_every_operation_is_tried(operations: dict[str, Any]) -> None:

@@ -22,13 +22,23 @@ function fields(schema, all) {
 const table = (rows) => make("table", {}, make("tbody", {}, ...rows.map(([name, about]) =>
   make("tr", {}, make("th", { scope: "row" }, make("code", {}, name)), make("td", {}, about)))));
 
+function bodyOf({ content = {} } = {}) {
+  const json = content["application/json"]?.schema, form = content["multipart/form-data"]?.schema;
+  return { schema: json || form, isForm: !json };
+}
+
+function options(method, { schema, isForm }, all) {
+  const verb = method === "put" || method === "delete" ? ` -X ${method.toUpperCase()}` : "";
+  if (!schema) return verb;
+  return verb + (isForm ? " \\\n  -F file=@messages.po" : ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(example(schema, all))}'`);
+}
+
 function route(method, path, about, all) {
-  const schema = about.requestBody?.content?.["application/json"]?.schema;
-  const body = schema ? ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(example(schema, all))}'` : "";
+  const body = bodyOf(about.requestBody), { schema } = body;
   const rows = [...(about.parameters || []).map((one) => [one.name, one.description || ""]), ...(schema ? fields(schema, all) : [])];
   return make("article", { class: "card route" },
     make("h3", {}, make("span", { class: `method ${method}` }, method.toUpperCase()), make("code", {}, path)),
-    make("p", {}, about.description || about.summary), make("pre", { tabindex: "0" }, `curl ${location.origin}${path}${body}`),
+    make("p", {}, about.description || about.summary), make("pre", { tabindex: "0" }, `curl ${location.origin}${path}${options(method, body, all)}`),
     rows.length ? table(rows) : null,
     make("p", { class: "hint" }, `Responses: ${Object.keys(about.responses).join(", ")}`));
 }

@@ -8,7 +8,6 @@ let writable = false, translateAgain = null, shown = null;
 export function prepareEdits(info, again) {
   writable = info.writing !== "off";
   translateAgain = again;
-  byId("corrected").lang = info.target || "";
   byId("corrected").maxLength = info.limits.max_characters;
   byId("correct").addEventListener("click", open);
   byId("correct-cancel").addEventListener("click", close);

@@ -9,9 +9,10 @@ let shown = null;
 
 export function prepareMemory(info) {
   const which = byId("which");
-  which.append(...info.memories.map((memory) => make("option", { value: memory.name }, memory.name)));
+  const names = info.directions.flatMap((direction) => direction.memories);
+  which.append(...names.map((name) => make("option", { value: name }, name)));
   which.addEventListener("change", () => { location.hash = `#memory/${encodeURIComponent(which.value)}`; });
-  which.parentElement.hidden = info.memories.length < 2;
+  which.parentElement.hidden = names.length < 2;
 }
 
 // The memory was edited, so what is shown must be loaded again.

@@ -1,9 +1,11 @@
-// The view that translates a sentence and explains every word.
+// The view that translates a text sentence by sentence, and explains every word of a sentence.
 import { ask } from "/page/api.js";
-import { byId, knownMark, make, meter, percent, spoken } from "/page/dom.js";
-import { clearNote, forgetButton, offerCorrection, prepareEdits } from "/page/edits.js";
-import { showSentence } from "/page/sentence.js";
-import { level, wordsOf } from "/page/words.js";
+import { byId, make, percent } from "/page/dom.js";
+import { clearNote, prepareEdits } from "/page/edits.js";
+import { hideEvidence, prepareEvidence, showEvidence } from "/page/evidence.js";
+import { hideMatches, showMatches } from "/page/matches.js";
+import { doubtOf, markSentence, prepareParagraph, showParagraph, written } from "/page/paragraph.js";
+import { languageName, makeSelection } from "/page/selection.js";
 
 const EXAMPLES = {
   de: [
@@ -13,35 +15,29 @@ const EXAMPLES = {
   ],
 };
 
-let latest = 0, translated = null;
+// The text that is shown: its request, its sentences, and the explanations that were asked for.
+let latest = 0, running = 0, selection = null, shown = null;
 
 export function prepareTranslating(info) {
-  const names = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
-  const language = (code) => { try { return names.of(code.replace("_", "-")); } catch { return code; } };
-  byId("text-label").textContent = info.source ? `${language(info.source)} sentence` : "Sentence";
-  byId("text").lang = info.source || "";
-  byId("base").lang = byId("adapted").lang = info.target || "";
+  selection = makeSelection(byId("selection"), info, () => { describe(); if (!byId("result").hidden) start(); });
   byId("text").maxLength = info.limits.max_characters;
-  byId("text-hint").replaceChildren(info.target ? `Target language: ${language(info.target)}. ` : "",
-    make("span", { class: "for-keys" }, "Ctrl + Enter translates."));
-  prepareEdits(info, () => translate(translated));
-  addMemories(info);
+  describe();
+  prepareEdits(info, () => translate(shown.request, shown.place));
+  prepareEvidence();
+  prepareParagraph(chooseByHand);
   addExamples(EXAMPLES[info.source] || []);
   byId("ask").addEventListener("submit", (event) => { event.preventDefault(); start(); });
   byId("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
   });
-  byId("memories").addEventListener("change", () => { if (!byId("result").hidden) start(); });
-  byId("adapted").addEventListener("keydown", moveAlong);
 }
 
-function addMemories(info) {
-  const chips = byId("memories").querySelector(".chips");
-  info.memories.forEach((memory, place) => {
-    const box = make("input", { type: "checkbox", value: memory.name, checked: place === 0 });
-    chips.append(make("label", { class: "chip" }, box, make("span", {}, memory.name)));
-  });
-  if (!info.memories.length) chips.append(make("p", { class: "hint" }, "This server has no memory; the model translates alone."));
+function describe() {
+  const { source, target } = selection.chosen(), known = source && source !== "auto";
+  byId("text-label").textContent = known ? `${languageName(source)} text` : "Text";
+  byId("text").lang = known ? source : "";
+  byId("text-hint").replaceChildren(target ? `Target language: ${languageName(target)}. ` : "",
+    make("span", { class: "for-keys" }, "Ctrl + Enter translates."));
 }
 
 function addExamples(sentences) {
@@ -51,141 +47,92 @@ function addExamples(sentences) {
   }, sentence))));
 }
 
-const chosen = () => [...byId("memories").querySelectorAll("input:checked")].map((box) => box.value);
-
 function start() {
   const text = byId("text").value;
   if (!text.trim()) { byId("text").focus(); return; }
   clearNote();
-  translate({ text, memories: chosen() });
+  translate({ text, ...selection.fields() });
 }
 
-async function translate(request) {
-  const mine = ++latest, { memories } = request;
-  busy(true);
+// A text of one sentence is explained at once; of a longer one, the sentence at the given place, if any.
+async function translate(request, place = null) {
+  const mine = ++latest, isCurrent = () => mine === latest, { text, ...fields } = request;
+  await attempt(isCurrent, async () => {
+    const answer = await ask("/api/v1/translate", { texts: [text], confidence: true, ...fields });
+    if (!isCurrent()) return;
+    const [{ sentences: parts, flag }] = answer.translations, sentences = written(parts);
+    shown = { request, answer, parts, flag, sentences, place: null, explained: new Map(),
+      fields: { memories: answer.memories, source: answer.source, target: answer.target } };
+    if (sentences.length > 1) showText();
+    const wanted = sentences.length > 1 ? place : 0;
+    if (wanted !== null && wanted < sentences.length) await choose(wanted);
+  });
+}
+
+function chooseByHand(place) {
+  const mine = shown;
+  attempt(() => mine === shown && mine.place === place, () => choose(place));
+}
+
+// Explains a sentence. If that is not possible, its translation is shown nevertheless.
+async function choose(place) {
+  const mine = shown, sentence = mine.sentences[place], alone = mine.sentences.length === 1;
+  mine.place = place;
+  if (!alone) markSentence(place);
   try {
-    const answer = await ask("/api/v1/explain", request);
-    if (mine !== latest) return;
-    translated = request;
-    byId("trouble").hidden = true;
-    show(answer, memories);
+    if (!mine.explained.has(place)) mine.explained.set(place, await ask("/api/v1/explain", { text: sentence.source, ...mine.fields }));
   } catch (error) {
-    if (mine !== latest) return;
+    if (mine === shown && mine.place === place) showText(alone);
+    throw error;
+  }
+  if (mine !== shown || mine.place !== place) return;
+  if (alone) showResult();
+  byId("paragraph").hidden = alone;
+  byId("paragraph-hint").hidden = true;
+  byId("sentence-of").hidden = alone;
+  byId("sentence-of").replaceChildren(make("strong", {}, `Sentence ${place + 1} of ${mine.sentences.length}: `),
+    make("span", { lang: mine.fields.source || "" }, sentence.source));
+  showEvidence(mine.explained.get(place), mine.fields.memories, doubtOf(sentence) || (alone && mine.flag) || "");
+  showMatches(sentence.source, mine.fields);
+}
+
+// Shows the text without evidence. If it is there already, it stays, and with it the selected sentence.
+function showText(isNew = true) {
+  if (isNew) { showResult(); showParagraph(shown.parts, shown.flag); }
+  byId("paragraph-hint").hidden = shown.sentences.length === 1;
+  hideEvidence();
+  hideMatches();
+}
+
+function showResult() {
+  const { target, detected: found } = shown.answer;
+  byId("examples").hidden = true;
+  byId("result").hidden = false;
+  for (const id of ["whole", "base", "adapted", "corrected"]) byId(id).lang = target || "";
+  byId("detected").hidden = !found;
+  byId("detected").textContent = !found ? "" : found.confidence ? `Detected language: ${languageName(found.language)}, ${percent(found.confidence)}.`
+    : `The language could not be detected; ${languageName(found.language)} is assumed.`;
+}
+
+// Does some work, and shows its error if it is still what the user wants to see.
+async function attempt(isCurrent, work) {
+  busy(1);
+  try {
+    await work();
+    if (isCurrent()) byId("trouble").hidden = true;
+  } catch (error) {
+    if (!isCurrent()) return;
     byId("trouble").textContent = error.message;
     byId("trouble").hidden = false;
   } finally {
-    if (mine === latest) busy(false);
+    busy(-1);
   }
 }
 
-function busy(is) {
-  byId("go").textContent = is ? "Translating…" : "Translate";
-  byId("go").toggleAttribute("aria-disabled", is);
-  byId("result").toggleAttribute("aria-busy", is);
-  byId("result").classList.toggle("busy", is);
-}
-
-function show(answer, memories) {
-  byId("examples").hidden = true;
-  byId("result").hidden = false;
-  byId("why").hidden = true;
-  byId("legend").hidden = !memories.length;
-  byId("why-hint").hidden = false;
-  byId("base").textContent = answer.base_text;
-  byId("adapted-title").textContent = memories.length ? `Model with memory: ${memories.join(" and ")}` : "No memory chosen";
-  const words = wordsOf(answer.tokens), written = words.filter((word) => /[\p{L}\p{N}]/u.test(word.text)), changed = written.filter((word) => word.changed).length;
-  const sure = answer.confidence === null ? "" : ` Confidence of the model alone: ${percent(answer.confidence)} per word.`;
-  byId("score").textContent = !memories.length ? "Translation of the model alone. Select a memory above."
-    : (changed ? `The memory changed ${changed} of ${written.length} words.` : "The memory changed no word.") + sure;
-  byId("adapted").replaceChildren(...words.flatMap((word, place) => [word.space ? " " : "", wordButton(word, place)]));
-  offerCorrection(answer, memories);
-}
-
-function wordButton(word, place) {
-  const kind = `word level-${level(word.margin)}${word.changed ? " changed" : ""}${word.end ? " end" : ""}`;
-  const about = [word.margin === null ? null : `margin ${word.margin}`, word.changed ? "changed by the memory" : null].filter(Boolean);
-  const label = [word.end ? "end of sentence" : word.text, ...about].join(", ");
-  return make("button", {
-    type: "button", class: kind, "aria-label": label, "aria-pressed": "false", "aria-controls": "why", tabindex: place ? "-1" : "0",
-    onclick: (event) => choose(word, event.currentTarget),
-  }, word.text);
-}
-
-function moveAlong(event) {
-  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-  const all = [...byId("adapted").querySelectorAll("button")], next = all[all.indexOf(event.target) + step];
-  if (!step || !next) return;
-  event.preventDefault();
-  event.target.tabIndex = -1;
-  next.tabIndex = 0;
-  next.focus();
-}
-
-function choose(word, button) {
-  for (const other of byId("adapted").querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button));
-  byId("why-hint").hidden = true;
-  explain(word, word.tokens.findIndex((token) => token.changed) > 0 ? word.tokens.findIndex((token) => token.changed) : 0);
-}
-
-function explain(word, place) {
-  const token = word.tokens[place], panel = byId("why");
-  panel.hidden = false;
-  panel.replaceChildren(
-    make("h2", { id: "why-title" }, "Why ", make("q", {}, word.end ? "end of sentence" : word.text)),
-    word.tokens.length > 1 ? parts(word, place) : "",
-    verdict(token),
-    shares(token),
-    ...(token.neighbors.length ? neighbors(token) : [make("p", { class: "hint" }, "No memory was used.")]),
-  );
-  panel.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-}
-
-function parts(word, place) {
-  const buttons = word.tokens.map((token, number) => make("button", {
-    type: "button", "aria-pressed": String(number === place), onclick: () => explain(word, number),
-  }, token.text.trim() || spoken(token.token)));
-  return make("div", { class: "parts", role: "group", "aria-label": "Subword tokens of the word" },
-    make("span", { class: "hint" }, "Subword tokens:"), ...buttons);
-}
-
-function verdict(token) {
-  const said = spoken(token.model_token);
-  const margin = token.margin === null ? null
-    : token.margin === 0 ? "The nearest memory entry is unknown to the model."
-    : token.margin >= token.margin_cap ? `The nearest ${token.margin_cap} or more memory entries are known to the model.`
-    : `The nearest ${token.margin === 1 ? "memory entry is" : `${token.margin} memory entries are`} known to the model; the next one is unknown.`;
-  return make("p", {}, ...(!token.changed ? ["The model alone predicts the same. "]
-    : said ? ["The model alone predicts ", make("q", {}, said), ". "] : ["The model alone predicts another token. "]), margin || "");
-}
-
-function shares(token) {
-  const rows = [["Model", token.p_model, "model"]];
-  if (token.neighbors.length) rows.push(["Memory", token.p_knn, "memory"], ["Together", token.p, "both"]);
-  const list = make("dl", { class: "shares" });
-  for (const [name, share, kind] of rows) {
-    list.append(make("div", {}, make("dt", {}, name), make("dd", {}, meter(share, kind), make("span", {}, percent(share)))));
-  }
-  const notes = [token.neighbors.length ? `Weight of the memory: ${percent(token.knn_weight)}.` : null,
-    token.confidence === null ? null : `Confidence of the model alone: ${percent(token.confidence)}.`].filter(Boolean);
-  return make("div", {}, make("h3", {}, "Probability"), list, make("p", { class: "hint" }, notes.join(" ")));
-}
-
-// The target sentence, with the token and, more lightly, its word marked.
-function marked(near) {
-  const start = near.word ? near.before.match(/[\p{L}\p{N}]*$/u)[0] : "", rest = near.word ? near.after.match(/^[\p{L}\p{N}]*/u)[0] : "";
-  const piece = make("mark", {}, near.word || (near.token.startsWith("<") ? "¶" : spoken(near.token)));
-  return [near.before.slice(0, near.before.length - start.length), make("span", { class: "whole" }, start, piece, rest), near.after.slice(rest.length)];
-}
-
-function neighbors(token) {
-  const several = new Set(token.neighbors.map((near) => near.memory)).size > 1;
-  const items = token.neighbors.filter((near) => near.weight >= 0.0005).map((near) => make("li", { class: near.token === token.token ? "agrees" : "" },
-    make("div", { class: "vote" }, meter(near.weight, "memory"), make("span", {}, percent(near.weight))),
-    make("div", { class: "pair" },
-      make("p", { class: "target" }, ...marked(near)),
-      make("p", { class: "source" }, near.source),
-      make("p", { class: "origin" }, knownMark(near.known), several ? make("span", {}, near.memory) : null, make("span", {}, near.origin),
-        make("span", {}, `distance ${near.distance.toFixed(1)}`),
-        make("button", { type: "button", class: "link", onclick: () => showSentence(near.memory, near.sentence) }, `sentence ${near.sentence}`), forgetButton(near)))));
-  return [make("h3", {}, "Retrieved neighbors"), make("ol", { class: "neighbors" }, ...items)];
+function busy(change) {
+  running += change;
+  byId("go").textContent = running ? "Translating…" : "Translate";
+  byId("go").toggleAttribute("aria-disabled", running > 0);
+  byId("result").toggleAttribute("aria-busy", running > 0);
+  byId("result").classList.toggle("busy", running > 0);
 }

@@ -1,0 +1,172 @@
+"""Translate paragraphs: cut them into sentences, translate those, and join the translations.
+
+White space and everything without letters stay as they are. Knows nothing of models and files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lacuna.corpora.placeholders import placeholder_spans, same_placeholders
+from lacuna.documents.sentence_splitting import Piece, split_clauses, split_sentences
+from lacuna.explanation.confidence import Scored
+from lacuna.models import Model
+from lacuna.records import Languages
+from lacuna.translator.restoring import DIFFERENT
+
+TranslateSentences = Callable[[Iterable[str]], Iterator[Scored]]
+"""Translates sentences and yields the translations in order; blank sentences stay blank."""
+
+_LETTER = re.compile(r"[^\W\d_]")
+_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
+
+
+class Sentence(NamedTuple):
+    """A sentence of a paragraph.
+
+    :param scored: Its translation; None if it stays as it is.
+    :param written: The part of the translated paragraph, and the white space after it.
+    """
+
+    source: str
+    scored: Scored | None
+    written: Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A translated paragraph, sentence by sentence."""
+
+    source: str
+    sentences: tuple[Sentence, ...]
+
+    @property
+    def text(self) -> str:
+        """The translation."""
+        return "".join(part for sentence in self.sentences for part in sentence.written)
+
+    @property
+    def confidence(self) -> float | None:
+        """Mean confidence of all tokens, as far as sentences have one."""
+        known = [(one.confidence, one.translation.tokens) for one in self._scored if one.confidence is not None]
+        tokens = sum(count for _, count in known)
+        return sum(confidence * count for confidence, count in known) / tokens if tokens else None
+
+    @property
+    def flag(self) -> str:
+        """Why a person should look at it: the first reason of its sentences, or placeholders that differ; or empty."""
+        first = next((one.translation.flag for one in self._scored if one.translation.flag), "")
+        return first or ("" if same_placeholders(self.source, self.text) else DIFFERENT)
+
+    @property
+    def without_memory(self) -> bool:
+        """Whether a sentence was translated without memory, because it did not answer."""
+        return any(one.translation.without_memory for one in self._scored)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of all translations."""
+        return sum(one.translation.tokens for one in self._scored)
+
+    @property
+    def score(self) -> float:
+        """Mean score of the sentences, weighted by tokens."""
+        total = sum(one.translation.score * one.translation.tokens for one in self._scored)
+        return total / max(1, self.tokens)
+
+    @property
+    def _scored(self) -> list[Scored]:
+        return [sentence.scored for sentence in self.sentences if sentence.scored is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Splitter:
+    """Cuts paragraphs into sentences, and joins translations of them.
+
+    :param fits: Whether a sentence is short enough for the model; longer ones are cut into clauses.
+    :param lines: Each line is one sentence.
+    """
+
+    languages: Languages
+    fits: Callable[[str], bool]
+    lines: bool = False
+
+    def split(self, text: str) -> list[Piece]:
+        """Cut a paragraph into sentences, and sentences that are too long into clauses."""
+        sentences = _lines(text) if self.lines else split_sentences(text, self.languages.source)
+        pieces: list[Piece] = []
+        for sentence in sentences:
+            if not sentence.text or self.fits(sentence.text):
+                pieces.append(sentence)
+                continue
+            *first, last = split_clauses(sentence.text, self.fits)
+            pieces += [*first, Piece(last.text, last.gap + sentence.gap)]
+        return pieces
+
+    def join(self, text: str, pieces: Sequence[Piece], scored: Iterable[Scored]) -> Paragraph:
+        """Put the translations of the pieces that :func:`is_translatable` back into a paragraph."""
+        found = iter(scored)
+        sentences = []
+        for number, piece in enumerate(pieces):
+            one = next(found) if is_translatable(piece.text) else None
+            written = piece.text if one is None else one.translation.text
+            last = number + 1 == len(pieces)
+            sentences.append(Sentence(piece.text, one, Piece(written, piece.gap if last else self._gap(piece))))
+        return Paragraph(text, tuple(sentences))
+
+    def _gap(self, piece: Piece) -> str:
+        """Return the space between two sentences of the translation."""
+        spaced = not self.languages.target.lower().startswith(_WITHOUT_SPACES)
+        if not piece.gap and piece.text and spaced:
+            return " "
+        return "" if piece.gap == " " and not spaced else piece.gap
+
+
+def fitting(model: Model) -> Callable[[str], bool]:
+    """Return a function that tells whether a model can read a sentence without truncating it."""
+    # No character is more than four bytes, and no tokenizer goes below bytes.
+    short = model.max_length // 4 - 2
+    return lambda text: len(text) <= short or len(model.encode_sources([text])[0]) <= model.max_length
+
+
+def translate_paragraphs(
+    texts: Iterable[str], splitter: Splitter, translate: TranslateSentences
+) -> Iterator[Paragraph]:
+    """Translate paragraphs of any number, in order, as they become ready."""
+    waiting: deque[tuple[str, list[Piece]]] = deque()
+
+    def sentences() -> Iterator[str]:
+        for text in texts:
+            pieces = splitter.split(text)
+            waiting.append((text, pieces))
+            yield from (piece.text for piece in pieces if is_translatable(piece.text))
+            yield ""  # the end of a paragraph, so that one without sentences is not held back
+
+    scored: list[Scored] = []
+    for one in translate(sentences()):
+        if one.translation.source:
+            scored.append(one)
+            continue
+        text, pieces = waiting.popleft()
+        yield splitter.join(text, pieces, scored)
+        scored = []
+
+
+def is_translatable(text: str) -> bool:
+    """Tell whether a text has a letter outside of its placeholders."""
+    last = 0
+    for start, end in placeholder_spans(text):
+        if _LETTER.search(text, last, start):
+            return True
+        last = end
+    return _LETTER.search(text, last) is not None
+
+
+def _lines(text: str) -> list[Piece]:
+    """Cut a text at newlines; blanks around a line are part of it."""
+    *lines, last = text.split("\n")
+    return [*(Piece(line, "\n") for line in lines), *([Piece(last, "")] if last else [])]

@@ -1,0 +1,293 @@
+"""XLIFF 1.x and 2.x: write translations next to their sources.
+
+How sure a translation is goes to its state and to a note from Lacuna. Existing translations stay, unless their state
+says that they are to be made. Knows nothing of the extensions of single tools, such as the segment status of Trados,
+and leaves them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from lacuna.corpora.base import normalize_language
+from lacuna.documents.base import DocumentSegment, Filled
+from lacuna.documents.xml_codes import Coded, InlineElements
+from lacuna.documents.xml_units import Edit, Node, XmlPart, cut, escape, with_attributes
+from lacuna.errors import DocumentError
+from lacuna.records import Languages
+
+_INLINE_1 = InlineElements(spans=frozenset({"g", "mrk"}), pairs={"bpt": "ept", "bx": "ex"})
+_INLINE_2 = InlineElements(spans=frozenset({"pc", "mrk"}), pairs={"sc": "ec", "sm": "em"})
+# The states of XLIFF 1 in which a target is a draft at most, such as a copy of the source.
+_UNFINISHED = frozenset({"new", "needs-translation", "needs-l10n", "needs-adaptation"})
+_REVIEW = "lacuna:needs-review"
+
+
+class XliffFormat:
+    """XLIFF, also as written by Trados, Phrase and memoQ."""
+
+    name = "XLIFF"
+    suffixes = (".xlf", ".xliff", ".xlf2", ".xliff2", ".sdlxliff", ".mxliff", ".mqxliff")
+
+    def parts(self, file: BinaryIO, name: str, languages: Languages) -> Iterator[bytes | DocumentSegment]:
+        """Cut a file into bytes, units, and the tags that name the languages.
+
+        :raises DocumentError: The file is malformed, or its languages are others.
+        """
+        for part in cut(file, name, "xliff", units={"trans-unit", "unit"}, tags={"xliff", "file"}):
+            if isinstance(part, bytes):
+                yield part
+            elif part.node.name in ("xliff", "file"):
+                yield _tag(part, languages)
+            elif part.node.inherited("translate") == "no":
+                yield part.raw
+            else:
+                yield _unit_1(part) if part.node.name == "trans-unit" else _unit_2(part)
+
+
+# --- languages -------------------------------------------------------------------------------------------------------
+
+
+def _tag(piece: XmlPart, languages: Languages) -> bytes | DocumentSegment:
+    """Check the languages that a tag names, and have the target language added if it is missing."""
+    root = piece.node.parent or piece.node
+    is_2 = root.attributes.get("version", "").startswith("2")
+    if is_2 != (piece.node is root):  # <xliff> names the languages in XLIFF 2, and each <file> in XLIFF 1
+        return piece.raw
+    names = ("srcLang", "trgLang") if is_2 else ("source-language", "target-language")
+    source, target = (" ".join(piece.node.attributes.get(name, "").split()) for name in names)
+    if not (_agree(source, languages.source) and _agree(target, languages.target)):
+        raise DocumentError(
+            f"{piece.where}: the file is {source or '(not named)'}-{target or '(not named)'}, "
+            f"but the languages asked for are {languages}; give the languages of the file"
+        )
+    if target:
+        return piece.raw
+    added = with_attributes(piece.read(0, len(piece.raw)), {names[1]: languages.target.replace("_", "-")})
+    return DocumentSegment(piece.raw, (), lambda _: piece.splice([(0, len(piece.raw), added)]))
+
+
+def _agree(found: str, wanted: str) -> bool:
+    base, other = (normalize_language(code).partition("-")[0] for code in (found, wanted))
+    return not base or base == other
+
+
+# --- both versions ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A text to translate.
+
+    :param source: The element with the text.
+    :param target: The element with its translation, if there is one.
+    :param text: The text.
+    :param existing: The translation that is kept, or an empty string.
+    :param label: What tells it from others in the unit.
+    """
+
+    source: Node
+    target: Node | None
+    text: Coded
+    existing: str
+    label: str
+
+    def keeps(self, filled: Filled) -> bool:
+        """Whether this is the translation that the file already has."""
+        return filled.text == self.existing
+
+
+def _slot(
+    piece: XmlPart, inline: InlineElements, source: Node, target: Node | None, is_draft: bool, label: str
+) -> _Slot | None:
+    """Return the slot for a text, or None if there is nothing to translate."""
+    text = inline.read(piece, source)
+    if not text.has_words:
+        return None
+    existing = "" if target is None or is_draft else inline.read_like(piece, target, text)
+    return _Slot(source, target, text, existing, label)
+
+
+def _segment(
+    piece: XmlPart, slots: Sequence[_Slot], render: Callable[[Sequence[Filled]], bytes]
+) -> bytes | DocumentSegment:
+    place = piece.node.attributes.get("id") or str(piece.node.line)
+    texts, existing = tuple(slot.text.text for slot in slots), tuple(slot.existing for slot in slots)
+    return DocumentSegment(piece.raw, texts, render, existing, place) if slots else piece.raw
+
+
+def _remark(new: Sequence[tuple[_Slot, Filled]]) -> str:
+    """Return what a note says of new translations: how sure they are, and why a person should look at them."""
+    remarks = []
+    for slot, filled in new:
+        said = [f"confidence {filled.confidence:.2f}"] if filled.confidence is not None else []
+        if filled.review:
+            said.append(f"review: {filled.reason}" if filled.reason else "review")
+        if said:
+            label = f"segment {slot.label}: " if slot.label else ""
+            remarks.append(label + "; ".join(said))
+    return escape(" | ".join(remarks))
+
+
+def _target_tag(piece: XmlPart, target: Node | None, source: Node, values: dict[str, str | None]) -> str:
+    """Return the start tag of a target; a new one treats white space as its source does."""
+    if target is not None:
+        return piece.start_tag(target, values)
+    space = {"xml:space": source.attributes.get("xml:space")}
+    return with_attributes(f"<{piece.node.sibling_tag('target')}>", space | values)
+
+
+# --- XLIFF 1 ---------------------------------------------------------------------------------------------------------
+
+
+def _unit_1(piece: XmlPart) -> bytes | DocumentSegment:
+    source, segmented, target = (piece.node.child(name) for name in ("source", "seg-source", "target"))
+    if source is None:
+        return piece.raw
+    is_draft = target is not None and target.attributes.get("state") in _UNFINISHED
+    marks = _marks(segmented)
+    targets = {mark.attributes.get("mid"): mark for mark in _marks(target)}
+    slots: list[_Slot | None]
+    if marks and (targets or is_draft or target is None or not piece.inside(target).strip()):
+        around = segmented or source
+        slots = []
+        for mark in marks:
+            name = mark.attributes.get("mid")
+            slots.append(_slot(piece, _INLINE_1, mark, targets.get(name), is_draft, name or ""))
+    else:  # not segmented, or translated as a whole
+        around = source
+        slots = [_slot(piece, _INLINE_1, source, target, is_draft, "")]
+    unit = _Unit1(piece, segmented or source, around, target, [slot for slot in slots if slot is not None])
+    return _segment(piece, unit.slots, unit.render)
+
+
+def _marks(node: Node | None) -> list[Node]:
+    """Return the elements that enclose the segments in an element, in order."""
+    marks: list[Node] = []
+    left: list[Node | str] = [node] if node is not None else []
+    while left:
+        item = left.pop()
+        if isinstance(item, str):
+            continue
+        if item.name == "mrk" and item.attributes.get("mtype") == "seg":
+            marks.append(item)
+        else:
+            left += reversed(item.items)
+    return marks
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit1:
+    """A ``<trans-unit>``.
+
+    :param before: The element after which the target belongs.
+    :param around: The element that has all texts inside; the target gets the same structure.
+    :param target: The target, if there is one.
+    :param slots: The texts to translate.
+    """
+
+    piece: XmlPart
+    before: Node
+    around: Node
+    target: Node | None
+    slots: list[_Slot]
+
+    def render(self, filled: Sequence[Filled]) -> bytes:
+        new = [(slot, given) for slot, given in zip(self.slots, filled, strict=True) if not slot.keeps(given)]
+        return self.piece.splice(self._edits(filled, new)) if new else self.piece.raw
+
+    def _edits(self, filled: Sequence[Filled], new: Sequence[tuple[_Slot, Filled]]) -> Iterator[Edit]:
+        piece, unit, target = self.piece, self.piece.node, self.target
+        if unit.attributes.get("approved") == "yes":  # the new text has not been approved
+            yield unit.start, unit.content, piece.start_tag(unit, {"approved": "no"})
+        is_review, is_match = any(given.review for _, given in new), all(given.match for _, given in new)
+        values: dict[str, str | None] = {
+            "state": "needs-review-translation" if is_review else "translated",
+            "state-qualifier": "exact-match" if is_match else "mt-suggestion",
+        }
+        tag = unit.sibling_tag("target")
+        written = f"{_target_tag(piece, target, self.around, values)}{self._inside(filled)}</{tag}>"
+        if target is None:
+            yield self.before.end, self.before.end, piece.indent(self.before) + written
+        else:
+            yield target.start, target.end, written
+        yield from self._note_edits(_remark(new))
+
+    def _note_edits(self, remark: str) -> Iterator[Edit]:
+        """Yield what replaces an earlier note of Lacuna, in the order that also XLIFF 1.1 allows."""
+        piece, unit = self.piece, self.piece.node
+        ours = {note for note in unit.children("note") if note.attributes.get("from") == "lacuna"}
+        yield from (piece.removal(note) for note in ours)
+        if remark:
+            last = self.target or self.before
+            for each in unit.children("context-group", "count-group", "prop-group", "note"):
+                if each not in ours and each.start > last.start:
+                    last = each
+            tag = unit.sibling_tag("note")
+            yield last.end, last.end, f'{piece.indent(self.before)}<{tag} from="lacuna">{remark}</{tag}>'
+
+    def _inside(self, filled: Sequence[Filled]) -> str:
+        parts, last = [], self.around.content
+        for slot, given in zip(self.slots, filled, strict=True):
+            kept = slot.target if slot.keeps(given) else None
+            written = slot.text.markup(given.text) if kept is None else self.piece.inside(kept)
+            parts += [self.piece.read(last, slot.source.content), written]
+            last = slot.source.content_end
+        return "".join([*parts, self.piece.read(last, self.around.content_end)])
+
+
+# --- XLIFF 2 ---------------------------------------------------------------------------------------------------------
+
+
+def _unit_2(piece: XmlPart) -> bytes | DocumentSegment:
+    slots = []
+    segments = piece.node.children("segment")
+    for number, segment in enumerate(segments, start=1):
+        source, target = segment.child("source"), segment.child("target")
+        label = (segment.attributes.get("id") or str(number)) if len(segments) > 1 else ""
+        # A target in the state "initial" is a draft, unless we have written it.
+        state, detail = segment.attributes.get("state"), segment.attributes.get("subState")
+        is_draft = state == "initial" and detail != _REVIEW
+        slot = _slot(piece, _INLINE_2, source, target, is_draft, label) if source is not None else None
+        slots += [slot] if slot is not None else []
+    return _segment(piece, slots, lambda filled: _render_2(piece, slots, filled))
+
+
+def _render_2(piece: XmlPart, slots: Sequence[_Slot], filled: Sequence[Filled]) -> bytes:
+    new = [(slot, given) for slot, given in zip(slots, filled, strict=True) if not slot.keeps(given)]
+    edits = [edit for slot, given in new for edit in _edits_2(piece, slot, given)]
+    return piece.splice([*edits, *_note_edits_2(piece, _remark(new))]) if new else piece.raw
+
+
+def _edits_2(piece: XmlPart, slot: _Slot, filled: Filled) -> Iterator[Edit]:
+    segment, target = slot.source.parent, slot.target
+    if segment is not None:
+        state, detail = ("initial", _REVIEW) if filled.review else ("translated", None)
+        yield segment.start, segment.content, piece.start_tag(segment, {"state": state, "subState": detail})
+    tag = piece.node.sibling_tag("target")
+    written = f"{_target_tag(piece, target, slot.source, {})}{slot.text.markup(filled.text)}</{tag}>"
+    if target is None:
+        yield slot.source.end, slot.source.end, piece.indent(slot.source) + written
+    else:
+        yield target.start, target.end, written
+
+
+def _note_edits_2(piece: XmlPart, remark: str) -> Iterator[Edit]:
+    """Yield what replaces earlier notes of Lacuna. ``<notes>`` may not be empty, and comes before the segments."""
+    unit = piece.node
+    tag, around, notes = unit.sibling_tag("note"), unit.sibling_tag("notes"), unit.child("notes")
+    note = f'<{tag} category="lacuna">{remark}</{tag}>' if remark else ""
+    found = notes.children("note") if notes is not None else []
+    others = [each for each in found if each.attributes.get("category") != "lacuna"]
+    if notes is None:
+        if note:
+            first = unit.children("originalData", "segment", "ignorable")[0]
+            yield first.start, first.start, f"<{around}>{note}</{around}>{piece.indent(first)}"
+    elif not others:
+        yield (notes.start, notes.end, f"<{around}>{note}</{around}>") if note else piece.removal(notes)
+    else:
+        yield from (piece.removal(each) for each in found if each.attributes.get("category") == "lacuna")
+        if note:
+            yield others[-1].end, others[-1].end, piece.indent(others[-1]) + note

@@ -1,0 +1,138 @@
+"""Put placeholders back into translations, and try again if the model has lost or doubled one.
+
+The best hypothesis of beam search that has every placeholder exactly once is taken. If there is none, the sentence is
+translated again with a wide beam and then with other stand-ins; at last in parts, around its placeholders, which keeps
+them in any case but not the grammar, so such a translation is flagged. Does not know how hypotheses are found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lacuna.corpora.placeholders import STYLES, Masked, mask, placeholder_spans, same_placeholders
+from lacuna.decoding import Hypothesis
+from lacuna.models import Model
+
+IN_PARTS = "placeholders lost; translated in parts"
+DIFFERENT = "other placeholders than in the source"
+
+Search = Callable[[list[str]], list[list[Hypothesis]]]
+"""Translates texts as they are, and returns the hypotheses of each, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A translation with its placeholders.
+
+    :param hypothesis: Tokens as the model reads them, with stand-ins of the first style.
+    :param flag: Why a person should look at it; empty without reason.
+    """
+
+    text: str
+    hypothesis: Hypothesis
+    flag: str = ""
+
+
+class Restorer:
+    """Chooses among hypotheses by their placeholders, and translates again where none will do.
+
+    :param search: How texts are translated again: with a wide beam.
+    """
+
+    def __init__(self, model: Model, search: Search) -> None:
+        self._model, self._search = model, search
+
+    def restore(self, sources: Sequence[str], found: Sequence[Sequence[Hypothesis]]) -> list[Restored]:
+        """Return one translation for each source.
+
+        :param found: The hypotheses of each source, which was masked in the first style.
+        """
+        if not self._model.mask_placeholders:
+            return [Restored(self._model.decode(some[0].tokens), some[0]) for some in found]
+        results = [self._choose(source, mask(source), some) for source, some in zip(sources, found, strict=True)]
+        for style in range(STYLES):
+            self._fill(sources, results, style)
+        lost = [number for number, result in enumerate(results) if result is None]
+        parts = self._in_parts([sources[number] for number in lost]) if lost else []
+        for number, result in zip(lost, parts, strict=True):
+            results[number] = result
+        return [result for result in results if result is not None]
+
+    def _choose(self, source: str, masked: Masked, found: Sequence[Hypothesis]) -> Restored | None:
+        for hypothesis in found:
+            text = masked.restore(self._model.decode(hypothesis.tokens))
+            if text is not None and same_placeholders(source, text):
+                return Restored(text, hypothesis)
+        if masked.stand_ins:
+            return None
+        # The model made up a placeholder where the source has none; other stand-ins would not help.
+        return Restored(self._model.decode(found[0].tokens), found[0], DIFFERENT)
+
+    def _fill(self, sources: Sequence[str], results: list[Restored | None], style: int) -> None:
+        """Translate again what has no result yet, with stand-ins of a style."""
+        lost = [number for number, result in enumerate(results) if result is None]
+        if not lost:
+            return
+        masked = [mask(sources[number], style) for number in lost]
+        for number, one, found in zip(lost, masked, self._search([one.text for one in masked]), strict=True):
+            result = self._choose(sources[number], one, found)
+            results[number] = None if result is None else self._retokenized(result)
+
+    def _in_parts(self, sources: Sequence[str]) -> list[Restored]:
+        """Translate the text between placeholders, part by part."""
+        cut = [_cut(source) for source in sources]
+        texts = [part.text for parts in cut for part in parts if part.translated]
+        found = iter(self._search(texts) if texts else [])
+        results = []
+        for parts in cut:
+            written, score, tokens = [], 0.0, 0
+            for part in parts:
+                if not part.translated:
+                    written.append(part.text)
+                    continue
+                best = next(found)[0]
+                written.append(part.spaced(self._model.decode(best.tokens)))
+                score, tokens = score + best.score * len(best.tokens), tokens + len(best.tokens)
+            text = "".join(written)
+            hypothesis = Hypothesis((), score / max(1, tokens), (), ())
+            results.append(self._retokenized(Restored(text, hypothesis, IN_PARTS)))
+        return results
+
+    def _retokenized(self, result: Restored) -> Restored:
+        """Give a translation the tokens that explanations expect."""
+        [ids] = self._model.encode_targets([result.text])
+        if len(ids) >= self._model.max_length:  # too long to be explained
+            ids = []
+        hypothesis = Hypothesis(tuple(ids), result.hypothesis.score, (), (0.0,) * len(ids))
+        return Restored(result.text, hypothesis, result.flag)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A placeholder, or the text between two of them."""
+
+    text: str
+    translated: bool
+
+    def spaced(self, translation: str) -> str:
+        """Return a translation with the white space around the text."""
+        start = len(self.text) - len(self.text.lstrip())
+        end = len(self.text.rstrip())
+        return self.text[:start] + translation.strip() + self.text[end:]
+
+
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+def _cut(source: str) -> list[_Part]:
+    parts, last = [], 0
+    for start, end in [*placeholder_spans(source), (len(source), len(source))]:
+        between = source[last:start]
+        if between:
+            parts.append(_Part(between, _LETTER.search(between) is not None))
+        if end > start:
+            parts.append(_Part(source[start:end], False))
+        last = end
+    return parts

@@ -1,0 +1,92 @@
+"""Paragraphs are cut, translated and joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lacuna.documents.paragraphs import Splitter, is_translatable, translate_paragraphs
+from lacuna.explanation.confidence import Scored
+from lacuna.records import Languages, Translation
+
+
+def shout(texts: Iterable[str]) -> Iterator[Scored]:
+    for text in texts:
+        yield Scored(Translation(text, text.upper(), -1.0, len(text)), 0.5 if text else None)
+
+
+def echo(texts: Iterable[str]) -> Iterator[Scored]:
+    return (Scored(Translation(text, text, 0.0, 1), None) for text in texts)
+
+
+def splitter(languages: str = "de-en", *, most: int = 1000, lines: bool = False) -> Splitter:
+    return Splitter(Languages.parse(languages), lambda text: len(text) <= most, lines)
+
+
+def test_sentences_are_translated_and_white_space_stays() -> None:
+    text = "  Die Datei ist da.  Das ist gut!\n\nEnde"
+    [paragraph] = translate_paragraphs([text], splitter(), shout)
+    assert paragraph.text == text.upper()
+    assert [one.source for one in paragraph.sentences if one.scored] == ["Die Datei ist da.", "Das ist gut!", "Ende"]
+    assert paragraph.confidence == 0.5
+
+
+def test_what_has_no_letters_stays() -> None:
+    def fail(texts: Iterable[str]) -> Iterator[Scored]:
+        for text in texts:
+            assert text == "", "translated"
+            yield Scored(Translation("", "", 0.0, 0), None)
+
+    texts = ["***", "", "1,5 %", "%(name)s", "   "]
+    assert [paragraph.text for paragraph in translate_paragraphs(texts, splitter(), fail)] == texts
+
+
+def test_a_long_sentence_is_cut_at_clauses() -> None:
+    text = "Wenn es regnet, bleiben wir hier; sonst gehen wir, sobald es hell ist."
+    [paragraph] = translate_paragraphs([text], splitter(most=40), shout)
+    assert paragraph.text == text.upper()
+    assert all(len(one.source) <= 40 for one in paragraph.sentences)
+    assert len(paragraph.sentences) > 1
+
+
+def test_lines_are_sentences() -> None:
+    [paragraph] = translate_paragraphs(["Eins. Zwei.\n\nDrei."], splitter(lines=True), shout)
+    assert [one.source for one in paragraph.sentences if one.scored] == ["Eins. Zwei.", "Drei."]
+    assert paragraph.text == "EINS. ZWEI.\n\nDREI."
+
+
+def test_spaces_between_sentences_follow_the_target_language() -> None:
+    [english] = translate_paragraphs(["你好。再见。"], splitter("zh-en"), echo)
+    assert english.text == "你好。 再见。"
+    [chinese] = translate_paragraphs(["Hello. Bye."], splitter("en-zh"), echo)
+    assert chinese.text == "Hello.Bye."
+
+
+def test_many_paragraphs_come_in_order_and_are_not_gathered() -> None:
+    read: list[int] = []
+
+    def texts() -> Iterator[str]:
+        for number in range(1000):
+            read.append(number)
+            yield f"Satz {number}." if number % 3 else ""
+
+    paragraphs = translate_paragraphs(texts(), splitter(), shout)
+    assert [next(paragraphs).text for _ in range(5)] == ["", "SATZ 1.", "SATZ 2.", "", "SATZ 4."]
+    assert len(read) <= 7
+
+
+@given(st.text(), st.booleans())
+def test_translating_nothing_changes_nothing(text: str, lines: bool) -> None:
+    [paragraph] = translate_paragraphs([text], splitter("de-de_AT", lines=lines), echo)
+    # A space may be added between sentences that had none.
+    assert paragraph.text.replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("a", True), ("%s", False), ("12", False), ("{a} b", True), ("<b>1</b>", False)]
+)
+def test_letters_outside_of_placeholders(text: str, wanted: bool) -> None:
+    assert is_translatable(text) is wanted

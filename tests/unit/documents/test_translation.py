@@ -1,0 +1,181 @@
+"""Documents are translated in a stream, keep what they have, and report what a person should see."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import polib
+import pytest
+
+from lacuna.documents import DocumentSettings, DocumentTranslator, Match, SegmentMatches, Splitter, format_of
+from lacuna.documents.base import DocumentSegment, Filled
+from lacuna.documents.translation import MOST_REVIEWED, DocumentReport, check_files
+from lacuna.errors import DocumentError, SettingError
+from lacuna.explanation.confidence import Scored
+from lacuna.records import Languages, Origin, SentencePair, Translation
+
+CATALOG = """\
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Language: en\\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\\n"
+
+#: a.c:1
+msgid "Datei öffnen"
+msgstr "Open the file"
+
+msgid "Datei %s schließen"
+msgstr ""
+
+msgid "%d Datei"
+msgid_plural "%d Dateien"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "%s"
+msgstr ""
+"""
+
+
+class Shouting:
+    """Translates by upper case, and is less sure of longer sentences."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, texts: Iterable[str]) -> Iterator[Scored]:
+        for text in texts:
+            if text:
+                self.asked.append(text)
+            flag = "flagged" if "Flagge" in text else ""
+            shouted = "".join(letter.upper() if letter not in "sd" else letter for letter in text)
+            yield Scored(Translation(text, shouted, 0.0, 1, flag=flag), 1 / len(text) if text else None)
+
+
+class OneMatch(SegmentMatches):
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def exact(self, text: str) -> Match | None:
+        if text != "Datei %s schließen":
+            return None
+        return Match("it", 0, SentencePair(text, "Close file %s", Origin("f", "1")), 1.0, "Close file %s")
+
+
+def translator(settings: DocumentSettings | None = None, matches: SegmentMatches | None = None) -> DocumentTranslator:
+    splitter = Splitter(Languages("de", "en"), lambda text: True)
+    return DocumentTranslator(Shouting(), splitter, matches, settings)
+
+
+def translated(text: str, name: str = "a.po", **options: object) -> tuple[str, DocumentReport]:
+    out = io.BytesIO()
+    chosen = translator(**options)  # type: ignore[arg-type] - as given
+    report = chosen.translate_stream(io.BytesIO(text.encode()), out, format_of(name), name)
+    return out.getvalue().decode(), report
+
+
+def test_only_what_is_missing_is_translated() -> None:
+    written, report = translated(CATALOG)
+    entries = {entry.msgid: entry for entry in polib.pofile(written)}
+    assert entries["Datei öffnen"].msgstr == "Open the file"
+    assert entries["Datei %s schließen"].msgstr == "DATEI %s sCHLIEssEN".replace("ss", "SS")
+    assert entries["%d Datei"].msgstr_plural == {0: "%d DATEI", 1: "%d DATEIEN"}
+    assert entries["%s"].msgstr == "%s"
+    assert (report.segments, report.translated, report.kept, report.matched) == (5, 3, 2, 0)
+    assert "#: a.c:1\n" in written
+
+
+def test_overwrite_and_matches() -> None:
+    written, report = translated(CATALOG, settings=DocumentSettings(overwrite=True), matches=OneMatch())
+    entries = {entry.msgid: entry.msgstr for entry in polib.pofile(written)}
+    assert entries["Datei öffnen"] == "dATEI ÖFFNEN".replace("d", "D")
+    assert entries["Datei %s schließen"] == "Close file %s"
+    assert (report.translated, report.matched) == (3, 1)
+    written, report = translated(CATALOG, settings=DocumentSettings(exact_matches=False), matches=OneMatch())
+    assert "Close file" not in written
+    assert report.matched == 0
+
+
+def test_a_complete_file_stays_the_same_byte_for_byte() -> None:
+    text = "Nur 1 %\r\n\r\n***\r\n"
+    assert translated(text.replace("Nur ", ""), "a.txt")[0] == text.replace("Nur ", "")
+    complete = CATALOG.split('msgid "Datei %s')[0]
+    assert translated(complete)[0] == complete
+
+
+def test_the_least_sure_come_first() -> None:
+    text = "Ein kurzer Satz.\nKurz.\nEine Flagge.\nDas ist nun ein viel längerer Satz.\n"
+    _, report = translated(text, "a.txt", settings=DocumentSettings(review_below=0.1))
+    assert [(one.source, one.reason) for one in report.least_sure] == [
+        ("Eine Flagge.", "flagged"),
+        ("Das ist nun ein viel längerer Satz.", "low confidence"),
+        ("Ein kurzer Satz.", "low confidence"),
+    ]
+    assert report.review == 3
+    assert report.as_json()["least_sure"][0]["place"] == "3"
+
+
+def test_changed_placeholders_are_flagged() -> None:
+    _, report = translated("Satz mit {name}.\n", "a.txt")
+    assert [one.reason for one in report.least_sure] == ["other placeholders than in the source"]
+
+
+def test_a_report_is_bounded() -> None:
+    report = DocumentReport("text")
+    for number in range(3 * MOST_REVIEWED):
+        report.add(str(number), "a", Filled("b", (number * 7919 % 1000) / 1000, True, "low confidence"))
+    sure = [one.confidence for one in report.least_sure]
+    assert report.review == 3 * MOST_REVIEWED
+    assert len(sure) == MOST_REVIEWED
+    assert sure == sorted(sure)
+    assert max(sure) < 0.34
+
+
+def test_parts_are_written_while_others_are_read() -> None:
+    read = 0
+
+    def parts() -> Iterator[bytes | DocumentSegment]:
+        nonlocal read
+        for number in range(10_000):
+            read += 1
+            if number % 2:
+                yield b"x" * 1000
+            else:
+                yield DocumentSegment(b"Ja", ("Ja",), lambda filled: filled[0].text.encode())
+
+    written = translator().translate_parts(parts(), DocumentReport("test"))
+    assert b"".join(next(written) for _ in range(4)) == (b"JA" + b"x" * 1000) * 2
+    assert read < 10
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Ja.\n")
+    translator().translate_file(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text() == "JA.\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
+
+
+def test_nothing_is_written_if_the_file_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_text('msgid "Ja"\nmsgstr "\n')
+    with pytest.raises(DocumentError, match=r"a\.po:2"):
+        translator().translate_file(tmp_path / "a.po", tmp_path / "b.po")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.po"]
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Ja.\n")
+    for source, into, message in [
+        ("none.txt", "b.txt", "no such file"),
+        ("a.txt", "a.txt", "the file itself"),
+        ("a.txt", "b.po", "the same suffix"),
+        ("a.txt", "", "cannot be a file"),
+    ]:
+        with pytest.raises(DocumentError, match=message):
+            check_files(tmp_path / source, tmp_path / into)
+    with pytest.raises(DocumentError, match=r"allowed: \.txt"):
+        format_of("a.docx")
+    with pytest.raises(SettingError, match="review_below"):
+        DocumentSettings(review_below=2)
