@@ -55,7 +55,7 @@ class Replica:
     """A ``lacuna serve`` process."""
 
     def __init__(self, address: MilvusAddress, *options: str) -> None:
-        memory = f"it={address}?deadline=2"
+        memory = f"it={address}?deadline=10"
         arguments = [
             "serve",
             "--memory",
@@ -107,6 +107,7 @@ def wait_until(condition: Any, seconds: float) -> float:
 def replicas(server: MilvusServer, store: Store) -> Iterator[tuple[Replica, Replica]]:
     address = MilvusAddress.of(server.uri, "replicas")
     publish_store(store, address, FLAT)
+    build_index(store)  # local again
     options = ("--writable", "--without-memory-on-failure")
     two = Replica(address, *options), Replica(address, *options)
     yield two
@@ -123,7 +124,7 @@ def test_replicas_share_what_they_learn_and_survive_a_crash(
     status, edit = one.call("POST", "/memories/it/pairs", {"pairs": [{"source": source, "target": target}]})
     assert status == 200, edit
     assert one.translate(source)["text"] == target
-    wait_until(lambda: other.translate(source)["text"] == target, 5)
+    wait_until(lambda: other.translate(source)["text"] == target, 30)
     # Both learn the same pair: it is there once.
     again = other.call("POST", "/memories/it/pairs", {"pairs": [{"source": source, "target": target}]})[1]
     assert (again["sentences"], again["added"]) == (edit["sentences"], [])
@@ -148,9 +149,9 @@ def test_replicas_share_what_they_learn_and_survive_a_crash(
     corrected = "The frog croaks at midnight."
     status, edit = other.call("PUT", f"/memories/it/sentences/{edit['sentences'][0]}", {"target": corrected})
     assert status == 200, edit
-    wait_until(lambda: one.translate(source)["text"] == corrected, 5)
+    wait_until(lambda: one.translate(source)["text"] == corrected, 30)
     assert one.call("DELETE", f"/memories/it/sentences/{edit['sentences'][0]}")[0] == 200
-    wait_until(lambda: other.translate(source)["text"] not in (target, corrected), 5)
+    wait_until(lambda: other.translate(source)["text"] not in (target, corrected), 30)
     assert one.call("GET", f"/memories/it/sentences/{edit['sentences'][0]}")[0] == 404
 
 
