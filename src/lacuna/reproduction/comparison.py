@@ -184,7 +184,8 @@ class Comparison:
         return SafeResult(choice, self._steps.compare_runs(texts, test)["plac"][WHOLE], pruned[0])
 
     def _variants(self, pruned: CachedMemory) -> list[SystemResult]:
-        fitters: dict[str, Fitter] = {"adaptive": self._adaptive(), "vanilla": FitVanilla(), "kster": FitKster()}
+        others: dict[str, Fitter] = {"vanilla": FitVanilla(), "kster": FitKster()}
+        fitters = {"adaptive": self._adaptive()} | {name: others[name] for name in self._steps.experiment.variants}
         systems = {
             (name, size): self._system(memory, fitter)
             for name, fitter in fitters.items()

@@ -25,6 +25,7 @@ from lacuna.records import Languages, SentencePair
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 FinetuneMethod = Literal["full", "lora"]
+Variant = Literal["vanilla", "kster"]
 CurveMethod = Literal["random", "cluster", "merge", "known", "reverse"]
 
 
@@ -126,6 +127,7 @@ class Experiment(_Section):
     :param paper: Domain of the paper whose figures are shown next to ours.
     :param model: A folder or a hub name; ``None`` for the bundled model.
     :param index: Kind of index of all memories.
+    :param variants: Combiners to compare with adaptive kNN-MT.
     :param comet: COMET model, such as ``wmt20-comet-da``; ``None`` for no COMET.
     :param seeds: Seeds of pruning and fitting; the main table uses the first.
     """
@@ -141,6 +143,7 @@ class Experiment(_Section):
     margin: MarginSection = MarginSection()
     pruning: PruningSection = PruningSection()
     adaptive: AdaptiveSection = AdaptiveSection()
+    variants: tuple[Variant, ...] = ("vanilla", "kster")
     finetune: FinetuneSection = FinetuneSection()
     comet: str | None = None
     beam: Count = 5

@@ -181,6 +181,8 @@ def variants_table(results: ComparisonResults, paper: PaperDomain | None) -> Tab
     rows = []
     scores = {(system.name, system.setting): system.bleu for system in results.variants}
     for name, title in titles.items():
+        if (name, WHOLE) not in scores:
+            continue
         ours = [scores[name, size] for size in (WHOLE, "plac")]
         theirs = paper.variants.get(name, (None, None)) if paper else (None, None)
         rows.append((title, *ours, *theirs))

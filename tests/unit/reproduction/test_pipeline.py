@@ -180,6 +180,9 @@ def test_again_does_nothing_and_a_change_repeats_a_part(outcome: Reproduction, s
     assert run(settings).made == []
     again = run(settings, adaptive={"k": 2, "temperature": 10, "ks": [2]})
     assert again.made == ["score"]  # of the table by k alone
+    few = run(settings, variants=[])
+    assert few.made == ["score"]
+    assert [row[0] for row in table(few, "variants").rows] == ["Adaptive kNN-MT"]
     other = run(settings, seeds=[1, 3])
     assert set(other.made) <= {
         "score",
