@@ -143,11 +143,11 @@ class DaskPool:
         from distributed import KilledWorker
 
         while True:
-            self._wait(running[0].future)
-            first = running.popleft()
+            first = running[0]
             try:
-                result, notes = first.future.result()
+                result, notes = self._result(first.future)
             except KilledWorker as error:
+                running.popleft()
                 if first.attempts == _ATTEMPTS:
                     raise ClusterError(
                         f"{self._name}: a task has killed {4 * _ATTEMPTS} workers, memory may be short; see their "
@@ -155,22 +155,33 @@ class DaskPool:
                     ) from error
                 running.appendleft(self._submit(message, first.item, first.attempts + 1))
                 continue
+            running.popleft()
             for note in notes:
                 warnings.warn(note, LacunaWarning, stacklevel=3)
             return result
 
-    def _wait(self, future: Any) -> None:  # noqa: ANN401 - distributed has no types
-        """Wait until a task is done; raise if no one is there to do it."""
+    def _result(self, future: Any) -> Any:  # noqa: ANN401 - distributed has no types
+        """Wait for the result of a task, or raise its error; also raise if no one is there to compute it.
+
+        A result is lost if its worker dies before it was fetched; the scheduler then has it computed again.
+        """
+        from distributed import CancelledError
+
         while True:
             try:
-                future.exception(timeout=_SECONDS_BETWEEN_CHECKS)  # returns that of the task
+                error = future.exception(timeout=_SECONDS_BETWEEN_CHECKS)
             except TimeoutError:
                 self._check_alive()
                 continue
-            if future.status not in ("finished", "error"):
-                raise self._lost("the scheduler is")
             self._last_seen = time.monotonic()
-            return
+            if error is not None:
+                return future.result()  # raises it, with the traceback of the worker
+            try:
+                return future.result(timeout=_SECONDS_WITHOUT_WORKERS)
+            except CancelledError:
+                raise self._lost("the scheduler is") from None
+            except TimeoutError:
+                self._check_alive()
 
     def _check_alive(self) -> None:
         if self._client.status in ("closed", "closing"):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -149,6 +150,29 @@ def test_workers_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.scale(0)
         with pytest.raises(ClusterError, match="here: all workers are gone in the middle of the work"):
             list(results)
+
+
+class LostOnce:
+    """The future of a task whose worker died after it had finished: it is computed again."""
+
+    status = "lost"
+
+    def __init__(self) -> None:
+        self._lost = True
+
+    def exception(self, timeout: float) -> None:
+        return None
+
+    def result(self, timeout: float) -> tuple[int, list[str]]:
+        if self._lost:
+            self._lost = False
+            raise TimeoutError
+        return 9, []
+
+
+def test_a_result_that_is_lost_before_it_is_fetched() -> None:
+    client = SimpleNamespace(status="running", nthreads=lambda: {"one": 1}, submit=lambda *_, **__: LostOnce())
+    assert list(DaskPool(client, "here").map(square, [3])) == [9]
 
 
 def test_a_scheduler_that_goes_away() -> None:
