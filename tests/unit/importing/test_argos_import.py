@@ -98,6 +98,32 @@ def test_special_tokens_of_opennmt(
     assert model.generate(["zwölf boxkämpfer"], beam=1, max_new_tokens=5) is not None
 
 
+def test_a_package_without_the_target_s_sentencepiece_model(
+    network: transformers.MarianMTModel, package: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "translate-de_en-1_0"
+    folder.mkdir()
+    (folder / "metadata.json").write_text(json.dumps(METADATA))
+    train_sentencepiece(folder / "sentencepiece.model", 40)
+    known = [piece for piece, _ in pieces(folder / "sentencepiece.model")[3:]]
+    words = ["▁lighthouse", "▁keeper"]
+    tokens = ["<blank>", "<s>", "</s>", "<unk>", *words, *known]
+    tokens += [f"▁word{n}" for n in range(80 - len(tokens))]
+    spec = make_spec(network, keep_last_row=True)
+    spec.decoder.start_from_zero_embedding = False
+    spec.config.add_source_eos = True
+    spec.config.decoder_start_token = "<s>"
+    save_spec(spec, folder / "model", tokens, tokens)
+    report = import_model(folder, tmp_path / "back")
+    assert "rebuilt from the vocabulary" in report.notes[0]
+    model = load_model(tmp_path / "back", device="cpu")
+    [target] = model.encode_targets(["lighthouse keeper"])
+    assert [tokens[number] for number in target] == ["▁lighthouse", "▁keeper", "</s>"]
+    assert (tmp_path / "back" / "source.spm").read_bytes() == (folder / "sentencepiece.model").read_bytes()
+    # One model of both sides serves both.
+    assert not any("rebuilt" in note for note in import_model(package, tmp_path / "both").notes)
+
+
 def refused(package: Path, tmp_path: Path, message: str, languages: Languages | None = None) -> None:
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ModelError, match=message) as caught:

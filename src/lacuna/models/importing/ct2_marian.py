@@ -23,6 +23,7 @@ from transformers import MarianConfig
 from lacuna.errors import ModelError
 from lacuna.files import write_json
 from lacuna.models.importing.ct2_file import Variables
+from lacuna.models.importing.target_pieces import rebuild_target_pieces, serves_target
 from lacuna.records import Languages
 
 
@@ -101,12 +102,15 @@ def write_tokenizer(
     pieces: tuple[Path, Path],
     languages: Languages | None,
     max_length: int,
-) -> None:
-    """Write the files of a Marian tokenizer."""
+) -> bool:
+    """Write the files of a Marian tokenizer; return whether the sentencepiece model of the target had to be rebuilt."""
     separate = vocabulary.source != vocabulary.target
     for path, name, tokens in zip(pieces, ("source", "target"), (vocabulary.source, vocabulary.target), strict=True):
         _check_pieces(path, set(tokens))
         shutil.copyfile(path, folder / f"{name}.spm")
+    rebuilt = pieces[0] == pieces[1] and not serves_target(pieces[1], vocabulary.target)
+    if rebuilt:
+        rebuild_target_pieces(pieces[0], vocabulary.target, folder / "target.spm")
     write_json(folder / "vocab.json", {token: number for number, token in enumerate(vocabulary.source)})
     if separate:
         write_json(folder / "target_vocab.json", {token: number for number, token in enumerate(vocabulary.target)})
@@ -120,6 +124,7 @@ def write_tokenizer(
         "tokenizer_class": "MarianTokenizer",
     }
     write_json(folder / "tokenizer_config.json", settings | direction)
+    return rebuilt
 
 
 def _tokens(folder: Path, side: str) -> list[str]:

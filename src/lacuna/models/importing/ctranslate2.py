@@ -120,11 +120,13 @@ def import_ctranslate2(
     config, tensors = convert_to_marian(variables, vocabulary)
     variables.check_all_used()
     pieces = find_pieces(folder, *([] if pieces_in is None else [pieces_in]))
-    write_tokenizer(into, vocabulary, pieces, languages, config.max_position_embeddings)
+    rebuilt = write_tokenizer(into, vocabulary, pieces, languages, config.max_position_embeddings)
     parameters = write_weights(into, config, tensors, banned=(vocabulary.pad_id,), name=variables.name)
     sizes = (len(vocabulary.source), len(vocabulary.target))
     ignored = tuple(name for name in file.variables if "position_encodings" in name)
-    return ImportReport(kind, report_into, parameters, *sizes, languages, ignored, _notes(folder, file))
+    return ImportReport(
+        kind, report_into, parameters, *sizes, languages, ignored, _notes(folder, file, rebuilt=rebuilt)
+    )
 
 
 def _read_settings(path: Path) -> dict[str, object]:
@@ -166,8 +168,13 @@ def _check_source_ends(variables: Variables, settings: dict[str, object], zero_s
         )
 
 
-def _notes(folder: Path, file: ModelFile) -> tuple[str, ...]:
+def _notes(folder: Path, file: ModelFile, *, rebuilt: bool) -> tuple[str, ...]:
     notes = []
+    if rebuilt:
+        notes.append(
+            "sentencepiece.model is the source's alone: that of the target was rebuilt from the vocabulary, and splits "
+            "some rare words otherwise; for the exact one, copy source.spm and target.spm of the original model here"
+        )
     types = {array.dtype.name for name, array in file.variables.items() if name.endswith("/weight")}
     if kept := sorted(types - {"float32"}):
         shown = ", ".join("bfloat16" if name == "uint16" else name for name in kept)

@@ -1,0 +1,55 @@
+"""A sentencepiece model of the target side, for models that come without theirs.
+
+Translating needs only the source's sentencepiece model, so packages often leave the target's out. A memory needs it:
+target sentences must be split as the translation model splits them, or it predicts other pieces than those in the
+memory. The vocabulary has all pieces, sorted by frequency in the training text, and frequencies are what a unigram
+model splits by. Rebuilt like this for OPUS-MT fr-en, the model splits 97.5 % of the words of English news as the
+original does; the others are mostly rare names. This module does not know how vocabularies are stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+from lacuna.files import atomic_path
+
+_PROTOCOL: Any = sentencepiece_model_pb2  # generated code, without types
+# A sentencepiece model of both sides has nearly all tokens of the vocabulary; that of one side about half.
+_BOTH_SIDES = 0.75
+# By Zipf's law, the frequency of a piece is about in inverse proportion to its rank. The most frequent pieces are less
+# frequent than that, and all have one factor that keeps a word from being split into many frequent pieces.
+_FIRST_RANKS, _COST = 10, 3.0
+
+
+def serves_target(path: Path, tokens: Sequence[str]) -> bool:
+    """Return whether a sentencepiece model has the pieces of the target vocabulary, and not only of the source."""
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    pieces = {model.id_to_piece(number) for number in range(len(model))}
+    return len(pieces.intersection(tokens)) >= _BOTH_SIDES * len(tokens)
+
+
+def rebuild_target_pieces(source: Path, tokens: Sequence[str], into: Path) -> None:
+    """Write a sentencepiece model that splits text into the tokens of a vocabulary.
+
+    :param source: The sentencepiece model of the source side; normalization and special pieces are taken from it.
+    :param tokens: The target vocabulary, most frequent tokens first.
+    """
+    kind = _PROTOCOL.ModelProto.SentencePiece
+    model = _PROTOCOL.ModelProto()
+    model.ParseFromString(source.read_bytes())
+    special = [piece for piece in model.pieces if piece.type != kind.NORMAL]
+    del model.pieces[:]
+    model.pieces.extend(special)
+    taken = {piece.piece for piece in special}
+    for rank, token in enumerate(tokens):
+        if token not in taken:
+            model.pieces.append(kind(piece=token, score=-math.log(rank + _FIRST_RANKS) - _COST))
+    model.trainer_spec.vocab_size = len(model.pieces)
+    with atomic_path(into) as temporary:
+        temporary.write_bytes(model.SerializeToString(deterministic=True))
