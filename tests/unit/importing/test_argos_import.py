@@ -41,21 +41,31 @@ def network() -> transformers.MarianMTModel:
     return network
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory, network: transformers.MarianMTModel) -> Path:
-    """An unpacked package."""
-    folder = tmp_path_factory.mktemp("argos") / "translate-de_en-1_0"
+def write_package(folder: Path, network: transformers.MarianMTModel, size: int, *words: str) -> list[str]:
+    """Write an unpacked package; return its vocabulary.
+
+    :param size: Number of pieces of its sentencepiece model.
+    :param words: Tokens that this model lacks.
+    """
     folder.mkdir()
     (folder / "metadata.json").write_text(json.dumps(METADATA))
-    train_sentencepiece(folder / "sentencepiece.model", 76)
+    train_sentencepiece(folder / "sentencepiece.model", size)
     known = [piece for piece, _ in pieces(folder / "sentencepiece.model")[3:]]
-    tokens = ["<blank>", "<s>", "</s>", "<unk>", *known]
+    tokens = ["<blank>", "<s>", "</s>", "<unk>", *words, *known]
     tokens += [f"rare{n}" for n in range(80 - len(tokens))]
     spec = make_spec(network, keep_last_row=True)
     spec.decoder.start_from_zero_embedding = False
     spec.config.add_source_eos = True
     spec.config.decoder_start_token = "<s>"
     save_spec(spec, folder / "model", tokens, tokens)
+    return tokens
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory, network: transformers.MarianMTModel) -> Path:
+    """An unpacked package."""
+    folder = tmp_path_factory.mktemp("argos") / "translate-de_en-1_0"
+    write_package(folder, network, 76)
     return folder
 
 
@@ -102,18 +112,7 @@ def test_a_package_without_the_target_s_sentencepiece_model(
     network: transformers.MarianMTModel, package: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "translate-de_en-1_0"
-    folder.mkdir()
-    (folder / "metadata.json").write_text(json.dumps(METADATA))
-    train_sentencepiece(folder / "sentencepiece.model", 40)
-    known = [piece for piece, _ in pieces(folder / "sentencepiece.model")[3:]]
-    words = ["▁lighthouse", "▁keeper"]
-    tokens = ["<blank>", "<s>", "</s>", "<unk>", *words, *known]
-    tokens += [f"▁word{n}" for n in range(80 - len(tokens))]
-    spec = make_spec(network, keep_last_row=True)
-    spec.decoder.start_from_zero_embedding = False
-    spec.config.add_source_eos = True
-    spec.config.decoder_start_token = "<s>"
-    save_spec(spec, folder / "model", tokens, tokens)
+    tokens = write_package(folder, network, 40, "▁lighthouse", "▁keeper")
     report = import_model(folder, tmp_path / "back")
     assert "rebuilt from the vocabulary" in report.notes[0]
     model = load_model(tmp_path / "back", device="cpu")
