@@ -172,8 +172,8 @@ def _notes(folder: Path, file: ModelFile, *, rebuilt: bool) -> tuple[str, ...]:
     notes = []
     if rebuilt:
         notes.append(
-            "sentencepiece.model is the source's alone: that of the target was rebuilt from the vocabulary, and splits "
-            "some rare words otherwise; for the exact one, copy source.spm and target.spm of the original model here"
+            "sentencepiece.model covers only the source language; the target's was rebuilt from the vocabulary and may "
+            "split rare words differently; to avoid this, put the original source.spm and target.spm next to model.bin"
         )
     types = {array.dtype.name for name, array in file.variables.items() if name.endswith("/weight")}
     if kept := sorted(types - {"float32"}):

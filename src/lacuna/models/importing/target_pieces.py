@@ -1,10 +1,10 @@
-"""A sentencepiece model of the target side, for models that come without theirs.
+"""Rebuild the sentencepiece model of the target side, for models that come without it.
 
 Translating needs only the source's sentencepiece model, so packages often leave the target's out. A memory needs it:
-target sentences must be split as the translation model splits them, or it predicts other pieces than those in the
-memory. The vocabulary has all pieces, sorted by frequency in the training text, and frequencies are what a unigram
-model splits by. Rebuilt like this for OPUS-MT fr-en, the model splits 97.5 % of the words of English news as the
-original does; the others are mostly rare names. This module does not know how vocabularies are stored.
+target sentences must be split into the pieces that the translation model predicts. The vocabulary has all pieces,
+sorted by frequency in the training text, and frequencies are what a unigram model splits by. Rebuilt like this for
+OPUS-MT fr-en, the model splits 97.5 % of the words of English news as the original does; the others are mostly rare
+names. This module does not know how vocabularies are stored.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lacuna.files import atomic_path
 _PROTOCOL: Any = sentencepiece_model_pb2  # generated code, without types
 # A sentencepiece model of both sides has nearly all tokens of the vocabulary; that of one side about half.
 _BOTH_SIDES = 0.75
-# By Zipf's law, the frequency of a piece is about in inverse proportion to its rank. The most frequent pieces are less
-# frequent than that, and all have one factor that keeps a word from being split into many frequent pieces.
+# By Zipf's law, the frequency of a piece is roughly inversely proportional to its rank; the offset flattens the first
+# ranks. The constant cost of each piece keeps words from being split into many frequent pieces.
 _FIRST_RANKS, _COST = 10, 3.0
 
 
