@@ -88,7 +88,8 @@ def _means(results: ComparisonResults) -> dict[str, float]:
 
 def _seeds(results: ComparisonResults) -> str:
     count = len(bleus(results.seeds, "plac"))
-    return f"mean of {count} seeds, {results.ratio:.1%} dropped"
+    seeds = f"mean of {count} seeds" if count > 1 else "one seed"
+    return f"{seeds}, {results.ratio:.1%} dropped"
 
 
 def _verdict(holds: bool) -> Verdict:

@@ -25,7 +25,7 @@ from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
 from lacuna.reproduction.claims import CheckedClaim, check_claims
-from lacuna.reproduction.comparison import WHOLE, Comparison, ComparisonResults
+from lacuna.reproduction.comparison import REVERSE, WHOLE, Comparison, ComparisonResults
 from lacuna.reproduction.experiment import Experiment, read_sentences
 from lacuna.reproduction.paper_tables import (
     by_k_table,
@@ -147,6 +147,7 @@ def _neighbor_case(steps: ExperimentSteps, whole: CachedMemory) -> dict[str, Any
 
 
 def _comparison_tables(steps: ExperimentSteps, results: ComparisonResults) -> Iterator[Table]:
+    """Yield the tables that compare systems; those for which the experiment has only one system are left out."""
     experiment = steps.experiment
     paper = paper_of(experiment.paper)
     yield settings_table(experiment, results, paper)
@@ -154,9 +155,12 @@ def _comparison_tables(steps: ExperimentSteps, results: ComparisonResults) -> It
     yield seeds_table(results)
     yield safe_table(results, paper)
     yield curve_table(results)
-    yield reverse_table(results, experiment.pruning.min_margin, paper)
-    yield variants_table(results, paper)
-    yield by_k_table(results, paper)
+    if REVERSE in experiment.pruning.curve_methods:
+        yield reverse_table(results, experiment.pruning.min_margin, paper)
+    if experiment.variants:
+        yield variants_table(results, paper)
+    if len(experiment.adaptive.ks) > 1:
+        yield by_k_table(results, paper)
     stores = {"whole memory": results.memories[WHOLE].store, "PLAC": results.memories["plac"].store}
     yield index_sizes(stores | ({"PLAC, safe ratio": results.safe.memory.store} if results.safe else {}))
 
