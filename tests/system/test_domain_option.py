@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from commands import run_command
 from lacuna.cli import serve
-from lacuna.cli.main import main
 from lacuna.cli.options import ModelOptions
 from lacuna.domain import Domain, adapt
 from made_up import make_pairs, write_pairs
@@ -42,13 +42,7 @@ def domain(world: Path) -> Domain:
 
 def run(command: str, world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
     monkeypatch.chdir(world)
-    monkeypatch.setattr("sys.argv", ["lacuna", *command.split()])
-    capfd.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capfd.readouterr()
-    assert ended.value.code == 0, err
-    return out
+    return run_command(command.split(), monkeypatch, capfd)
 
 
 def calibration(domain: Domain) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bad_input import run_refused
-from lacuna.cli.main import main
+from commands import run_command
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store
 from lacuna.index import build_index
@@ -41,14 +41,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(arguments: list[str], world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
     """Run a command in the world; return what it printed."""
     monkeypatch.chdir(world)
-    monkeypatch.setattr("sys.argv", ["lacuna", *arguments])
     monkeypatch.setenv("COLUMNS", "160")
-    capfd.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capfd.readouterr()
-    assert ended.value.code == 0, err
-    return out
+    return run_command(arguments, monkeypatch, capfd)
 
 
 def test_explains_as_json_as_text_and_as_a_page(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.cli.main import main
+from commands import run_command
 
 DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -22,15 +22,9 @@ def block_with(start: str) -> str:
     return block
 
 
-def run(command: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+def run(command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
     """Run a command as the docs have it; return what it printed."""
-    monkeypatch.setattr("sys.argv", shlex.split(command))
-    capfd.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capfd.readouterr()
-    assert ended.value.code == 0, err
-    return out
+    return run_command(shlex.split(command)[1:], monkeypatch, capfd)
 
 
 def assert_begins_with(printed: str, documented: str) -> None:
@@ -43,7 +37,7 @@ def assert_begins_with(printed: str, documented: str) -> None:
 
 
 def test_the_examples_print_what_the_docs_show(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
@@ -51,9 +45,9 @@ def test_the_examples_print_what_the_docs_show(
     Path("new.de").write_text(NEW_TEXT, encoding="utf-8")
     *preparations, explain = block_with("lacuna build").splitlines()
     for command in preparations:
-        run(command, capfd, monkeypatch)
+        run(command, monkeypatch, capfd)
     full, without = (block for block in BLOCKS if block.startswith("Explanation"))
-    assert_begins_with(run(explain, capfd, monkeypatch), full)
-    assert_begins_with(run(block_with('lacuna explain "Der Ofen'), capfd, monkeypatch), without)
+    assert_begins_with(run(explain, monkeypatch, capfd), full)
+    assert_begins_with(run(block_with('lacuna explain "Der Ofen'), monkeypatch, capfd), without)
     gaps = block_with("lacuna gaps new.de --memory pottery")
-    assert_begins_with(run(gaps, capfd, monkeypatch), block_with("The 3 least known"))
+    assert_begins_with(run(gaps, monkeypatch, capfd), block_with("The 3 least known"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bad_input import run_refused
-from lacuna.cli.main import main
+from commands import run_command
 from lacuna.datastore import build_store
 from lacuna.models import load_model
 from made_up import make_pairs, write_pairs
@@ -39,12 +39,8 @@ def test_the_direction_can_be_given(
     name: str, world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(world)
-    monkeypatch.setattr("sys.argv", ["lacuna", *COMMANDS[name].split(), "--languages", "de-en", "--json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capfd.readouterr()
-    assert ended.value.code == 0, err
-    content = json.loads(out)
+    arguments = [*COMMANDS[name].split(), "--languages", "de-en", "--json"]
+    content = json.loads(run_command(arguments, monkeypatch, capfd))
     checks = {
         "inspect a sentence": lambda: {entry["sentence"] for entry in content["entries"]} == {1},
         "inspect a token": lambda: len(content["entries"]) == 30,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from lacuna.models.importing.target_pieces import rebuild_target_pieces, serves_target
+from lacuna.models.importing.target_pieces import covers_target, rebuild_target_pieces
 from unit.models.tiny_models import pieces, train_sentencepiece
 
 # Most frequent first.
@@ -52,6 +52,6 @@ def test_special_pieces_are_those_of_the_source(source: Path, tmp_path: Path) ->
 
 def test_a_model_of_both_sides_is_told_from_one_of_the_source(source: Path) -> None:
     own = [piece for piece, _ in pieces(source)]
-    assert serves_target(source, own)
-    assert serves_target(source, [*own, "rare"])
-    assert not serves_target(source, [*own, *(f"▁other{number}" for number in range(len(own)))])
+    assert covers_target(set(own), own)
+    assert covers_target(set(own), [*own, "rare"])
+    assert not covers_target(set(own), [*own, *(f"▁other{number}" for number in range(len(own)))])

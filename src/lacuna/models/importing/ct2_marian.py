@@ -23,7 +23,7 @@ from transformers import MarianConfig
 from lacuna.errors import ModelError
 from lacuna.files import write_json
 from lacuna.models.importing.ct2_file import Variables
-from lacuna.models.importing.target_pieces import rebuild_target_pieces, serves_target
+from lacuna.models.importing.target_pieces import covers_target, rebuild_target_pieces
 from lacuna.records import Languages
 
 
@@ -105,12 +105,15 @@ def write_tokenizer(
 ) -> bool:
     """Write the files of a Marian tokenizer; return whether the sentencepiece model of the target had to be rebuilt."""
     separate = vocabulary.source != vocabulary.target
-    for path, name, tokens in zip(pieces, ("source", "target"), (vocabulary.source, vocabulary.target), strict=True):
-        _check_pieces(path, set(tokens))
-        shutil.copyfile(path, folder / f"{name}.spm")
-    rebuilt = pieces[0] == pieces[1] and not serves_target(pieces[1], vocabulary.target)
+    source, target = pieces
+    _read_pieces(source, set(vocabulary.source))
+    shutil.copyfile(source, folder / "source.spm")
+    known = _read_pieces(target, set(vocabulary.target))
+    rebuilt = source == target and not covers_target(known, vocabulary.target)
     if rebuilt:
-        rebuild_target_pieces(pieces[0], vocabulary.target, folder / "target.spm")
+        rebuild_target_pieces(source, vocabulary.target, folder / "target.spm")
+    else:
+        shutil.copyfile(target, folder / "target.spm")
     write_json(folder / "vocab.json", {token: number for number, token in enumerate(vocabulary.source)})
     if separate:
         write_json(folder / "target_vocab.json", {token: number for number, token in enumerate(vocabulary.target)})
@@ -156,16 +159,19 @@ def _add_token(token: str, source: list[str], target: list[str]) -> tuple[list[s
     return filled[0], filled[1]
 
 
-def _check_pieces(path: Path, tokens: set[str]) -> None:
+def _read_pieces(path: Path, tokens: set[str]) -> set[str]:
+    """Return the pieces of a sentencepiece model, which must be that of the translation model."""
     try:
         model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError, TypeError) as error:
         raise ModelError(f"{path}: is not a sentencepiece model; copy or download it again") from error
-    known = sum(model.id_to_piece(number) in tokens for number in range(len(model)))
-    if known * 2 < len(model):
+    pieces = {model.id_to_piece(number) for number in range(len(model))}
+    known = len(pieces & tokens)
+    if known * 2 < len(pieces):
         raise ModelError(
-            f"{path}: only {known} of its {len(model)} pieces are in the model's vocabulary; it is another model's"
+            f"{path}: only {known} of its {len(pieces)} pieces are in the model's vocabulary; it is another model's"
         )
+    return pieces
 
 
 _ACTIVATIONS = {0: "relu", 1: "gelu_new", 2: "swish", 3: "gelu", 4: "quick_gelu"}

@@ -10,11 +10,10 @@ names. This module does not know how vocabularies are stored.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from lacuna.files import atomic_path
@@ -27,11 +26,9 @@ _BOTH_SIDES = 0.75
 _FIRST_RANKS, _COST = 10, 3.0
 
 
-def serves_target(path: Path, tokens: Sequence[str]) -> bool:
-    """Return whether a sentencepiece model has the pieces of the target vocabulary, and not only of the source."""
-    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    pieces = {model.id_to_piece(number) for number in range(len(model))}
-    return len(pieces.intersection(tokens)) >= _BOTH_SIDES * len(tokens)
+def covers_target(pieces: Set[str], tokens: Sequence[str]) -> bool:
+    """Return whether the pieces of a sentencepiece model cover the target vocabulary, and not only the source's."""
+    return len(pieces & set(tokens)) >= _BOTH_SIDES * len(tokens)
 
 
 def rebuild_target_pieces(source: Path, tokens: Sequence[str], into: Path) -> None:
