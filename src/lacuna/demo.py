@@ -136,7 +136,7 @@ def run_demo(model: str | Path | None, into: Path, settings: DemoSettings, progr
     note("correct and forget")
     report = DemoReport(
         domain=domain,
-        scores=tuple(evaluate_systems(references, texts)),
+        scores=tuple(evaluate_systems(references, texts, target_language=domain.model.target_language)),
         tokens_per_second=tuple(speeds),
         example=domain.translate([test[best].source], evidence=True)[0],
         example_reference=references[best],

@@ -150,7 +150,8 @@ def _bleu_of_trials(
             pruned = whole
         else:
             pruned = texts(FilteredIndex(memory.index, _keep(table, trial.min_margin, trial.ratio, seed)))
-        score = evaluate_systems(references, {"whole": whole, "pruned": pruned})[1]
+        systems = {"whole": whole, "pruned": pruned}
+        score = evaluate_systems(references, systems, target_language=model.target_language)[1]
         return score.bleu.value, 1.0 if score.p_decline is None else score.p_decline
 
     return bleu_of

@@ -45,11 +45,11 @@ class Proximity:
     @classmethod
     def suited_to(cls, store: Store) -> Proximity:
         """Return settings that work without fitting, on the scale of the distances in a store."""
-        rows = np.linspace(0, store.entries - 1, min(store.entries, _SAMPLE)).astype(np.int64)
-        distances = np.square(store.keys.gather(rows).astype(np.float32) - store.mean).sum(axis=1)
-        variance = max(float(distances.mean()), 1e-6)  # a single entry has none
+        keys = store.keys.sample(_SAMPLE).astype(np.float32)
+        distances = np.square(keys - store.mean).sum(axis=1)
+        variance = max(float(distances.sum()) / max(1, len(keys)), 1e-6)  # a single entry has none
         return cls(
-            k=min(_K, store.entries),
+            k=max(1, min(_K, store.entries)),
             knn_weight=_KNN_WEIGHT,
             temperature=round(_TEMPERATURE * variance, 6),
             model_distance=round(_MODEL_DISTANCE * variance, 6),

@@ -294,6 +294,11 @@ class Keys:
             out[places] = self.shards[home][rows if live is None else live[rows]]
         return out
 
+    def sample(self, count: int) -> NDArray[np.float16]:
+        """Return up to ``count`` keys from all over the store, always the same: (n, dimension)."""
+        rows = np.linspace(0, self.rows - 1, min(self.rows, count))
+        return self.gather(rows.astype(np.int64))
+
     def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[np.float16]]]:
         """Yield all keys in order, as first row and block of ``rows`` keys, or fewer at the end of a shard."""
         first = 0

@@ -285,10 +285,9 @@ class AdaptationSteps:
         """
         if not texts:
             return []
-        references, languages = [pair.target for pair in self.pairs["test"]], self._model.languages
+        references, target = [pair.target for pair in self.pairs["test"]], self._model.target_language
 
         def compute() -> list[dict[str, Any]]:
-            target = None if languages is None else languages.target
             return [one.as_json() for one in evaluate_systems(references, texts, target_language=target)]
 
         found: list[dict[str, Any]] = self._cache.make_json(

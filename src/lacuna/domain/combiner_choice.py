@@ -107,9 +107,7 @@ def _compare(
         name: [one.text for one in Translator(model, [memory], combiner).translate(sources, progress=progress)]
         for name, combiner in fitted.items()
     }
-    scores = evaluate_systems(
-        references, texts, target_language=None if model.languages is None else model.languages.target
-    )
+    scores = evaluate_systems(references, texts, target_language=model.target_language)
     found: list[Candidate] = []
     for score, combiner in zip(scores, fitted.values(), strict=True):
         tokens = collect_dev(model, [memory], dev, combiner.k, progress=progress)

@@ -154,7 +154,10 @@ class _GateTrials:
     def run(self, gate: Gate, lost: float = 0.0) -> _GateTrial:
         """Translate with a gate and test the difference."""
         gated, searched = self._translate(gate)
-        without, with_gate = evaluate_systems(self._references, {"always": self._ungated, "gated": gated})
+        systems = {"always": self._ungated, "gated": gated}
+        without, with_gate = evaluate_systems(
+            self._references, systems, target_language=self._model.target_language
+        )
         self.lowest = min(self.lowest, with_gate.bleu.value)
         p = 1.0 if with_gate.p_decline is None else with_gate.p_decline
         return _GateTrial(gate, searched, (without.bleu.value, with_gate.bleu.value), p, lost)

@@ -260,11 +260,11 @@ class Collection:
             result["key"] = _as_vectors([row["key"] for row in chosen]) + self.mean if chosen else empty
         return result
 
-    def entries_where(self, where: str, *, fresh: bool = False) -> NDArray[np.int64]:
-        """Return the numbers of the entries that meet a filter, sorted."""
+    def entries_where(self, where: str, *, most: int = MOST_RESULTS, fresh: bool = False) -> NDArray[np.int64]:
+        """Return the numbers of the entries that meet a filter, sorted; ``most`` of them at most."""
         options = _STRONG if fresh else {}
         found = self.connection.call_loaded(
-            "query", self._entries, filter=where, output_fields=["id"], limit=MOST_RESULTS, **options
+            "query", self._entries, filter=where, output_fields=["id"], limit=most, **options
         )
         return np.sort(np.array([row["id"] for row in found], np.int64))
 

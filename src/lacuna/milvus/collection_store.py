@@ -112,6 +112,10 @@ class CollectionKeys(Keys):
         """Return the keys of the given entries, ``(n, dimension)``, in their order; ids may repeat."""
         return self._collection.fetch(np.asarray(ids, np.int64), [], keys=True)["key"].astype(np.float16)
 
+    def sample(self, count: int) -> NDArray[np.float16]:
+        """Return up to ``count`` keys, whichever the server returns first: (n, dimension)."""
+        return self.gather(self._collection.entries_where("id >= 0", most=count))
+
 
 class CollectionSentences(SentenceTable):
     """Sentence pairs by number, read from the server."""

@@ -92,6 +92,11 @@ class Model:
         """The direction; ``None`` if neither the model nor the user specifies it."""
         return self.direction.languages
 
+    @property
+    def target_language(self) -> str | None:
+        """Code of the target language, for whoever scores translations; ``None`` without a direction."""
+        return None if self.languages is None else self.languages.target
+
     def is_direction(self, languages: Languages) -> bool:
         """Tell whether this is the direction that the model was loaded for, in any spelling of its codes."""
         loaded = self.languages
