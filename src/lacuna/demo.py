@@ -21,7 +21,7 @@ from lacuna.evaluation import SystemScore, evaluate_systems, sentence_gains
 from lacuna.files import write_json
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair, Translation
-from lacuna.translator import Translator
+from lacuna.translator import System
 
 PARTS = ("train", "dev", "test")
 ALONE = "model alone"
@@ -122,7 +122,7 @@ def run_demo(model: str | Path | None, into: Path, settings: DemoSettings, progr
     note("adapt")
     test = pairs["test"]
     references = [pair.target for pair in test]
-    systems = {ALONE: Translator(domain.model), domain.name: domain.translator}
+    systems = {ALONE: System(domain.model).open(), domain.name: domain.translator}
     texts, speeds = {}, []
     for name, translator in systems.items():
         before = time.perf_counter()

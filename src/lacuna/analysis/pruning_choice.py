@@ -28,7 +28,7 @@ from lacuna.pruning import EntryTable, Plac
 from lacuna.pruning.plac import MIN_MARGINS
 from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Memory, System
 
 # Returns BLEU of dev and the p-value of its decline, for a setting or (``None``) for the whole memory.
 BleuOfTrial = Callable[["PruningTrial | None"], tuple[float, float]]
@@ -140,7 +140,7 @@ def _bleu_of_trials(
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def texts(index: VectorIndex) -> list[str]:
-        translator = Translator(model, [replace(memory, index=index)], combiner)
+        translator = System(model, [replace(memory, index=index)], combiner).open()
         return [result.text for result in translator.translate(sources, progress=progress)]
 
     whole = texts(memory.index)

@@ -115,23 +115,23 @@ def _translators(
         return {}
     from lacuna.combiners import load_combiner
     from lacuna.models import load_model
-    from lacuna.translator import Translator, open_memory
+    from lacuna.translator import System, open_memory
 
     fitted = {str(folder): load_combiner(folder) for folder in combiners}
     stores = [open_memory(path) for path in memories]
     loaded = load_model(model, device=device, languages=languages)
-    with_memory = {name: Translator(loaded, stores, combiner) for name, combiner in fitted.items()}
-    return {_ALONE: Translator(loaded), **with_memory}
+    with_memory = {name: System(loaded, stores, combiner).open() for name, combiner in fitted.items()}
+    return {_ALONE: System(loaded).open(), **with_memory}
 
 
 def _domain_translators(folder: Path, device: str, **options: object) -> dict[str, Translator]:
     """Open the model alone, and a domain."""
     from lacuna.domain import open_domain
-    from lacuna.translator import Translator
+    from lacuna.translator import System
 
     refuse_with_domain(**options)
     domain = open_domain(folder, device=device)
-    return {_ALONE: Translator(domain.model), str(folder): domain.translator}
+    return {_ALONE: System(domain.model).open(), str(folder): domain.translator}
 
 
 def _comet_scorer(model: str | None, python: str | None, device: str, threads: int | None) -> CometScorer | None:

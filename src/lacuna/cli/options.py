@@ -262,9 +262,10 @@ class SystemOptions(MemoryOptions):
         int8: bool = False,
     ) -> OpenedSystem:
         """Open the domain; or the model, the memories, the combiner and the calibration."""
+        from lacuna.combiners import Vanilla
         from lacuna.decoding import BeamSettings
         from lacuna.explanation import load_calibration
-        from lacuna.translator import Translator
+        from lacuna.translator import System
 
         beam = BeamSettings(**given(beam=self.beam, length_penalty=length_penalty))
         if self.domain is not None:
@@ -273,9 +274,18 @@ class SystemOptions(MemoryOptions):
             raise SettingError("no memory to search; give --memory STORE or --domain DOMAIN")
         loaded = None if calibration is None else load_calibration(calibration)
         combiner, memories = self._combiner(), self._tagged(self.open_memories())
-        check_k(combiner.k, memories)
-        opened = self._gate(memories) if gate else None
-        return OpenedSystem(Translator(self.load(), memories, combiner, beam, gate=opened, int8=int8), loaded)
+        if combiner is not None:
+            check_k(combiner.k, memories)
+        system = System(
+            self.load(),
+            memories,
+            combiner,
+            beam,
+            gate=self._gate(memories) if gate else None,
+            exact_contexts=not isinstance(combiner, Vanilla),  # settings of the user are followed to the letter
+            int8=int8,
+        )
+        return OpenedSystem(system.open(), loaded)
 
     def _open_domain(self, folder: Path, beam: BeamSettings, int8: bool, **options: object) -> OpenedSystem:
         from lacuna.domain import open_domain
@@ -292,13 +302,13 @@ class SystemOptions(MemoryOptions):
     def _tagged(self, memories: Sequence[Memory]) -> list[Memory]:
         return list(memories) if self.tag is None else [memory.tagged(self.tag) for memory in memories]
 
-    def _combiner(self) -> Combiner:
-        """Open the fitted combiner, or create a vanilla one."""
+    def _combiner(self) -> Combiner | None:
+        """Open the fitted combiner, or create a vanilla one from its settings; ``None`` if there is neither."""
         from lacuna.combiners import Vanilla, load_combiner
 
         settings = given(k=self.k, knn_weight=self.knn_weight, temperature=self.temperature)
         if self.combiner is None:
-            return Vanilla(**settings)
+            return Vanilla(**settings) if settings else None
         if settings:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in settings)
             raise SettingError(f"{names}: given with --combiner, which has its own; leave one of them out")

@@ -180,6 +180,11 @@ def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> lis
             [open_memory(domain.memory, name) for name, domain in domains.items()],
             {name: domain.combiner for name, domain in domains.items()},
             {name: domain.calibration for name, domain in domains.items() if domain.calibration is not None},
+            gates={
+                name: (domain.gate, domain.manifest.memory.entries)
+                for name, domain in domains.items()
+                if domain.gate is not None
+            },
             fallback=fallback,
         )
         for domains in loaded.values()

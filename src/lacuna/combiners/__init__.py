@@ -2,6 +2,7 @@
 
 from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Combiner, Neighbors, kernel_weights, mix_into, token_mass
+from lacuna.combiners.end_guard import EndGuard
 from lacuna.combiners.exact_contexts import ExactContexts
 from lacuna.combiners.gate import Gate, load_gate, save_gate
 from lacuna.combiners.kster import Kster
@@ -13,6 +14,7 @@ __all__ = [
     "COMBINERS",
     "Adaptive",
     "Combiner",
+    "EndGuard",
     "ExactContexts",
     "Gate",
     "Kster",

@@ -18,6 +18,14 @@ from lacuna.combiners.base import Combiner, Neighbors
 TOLERANCE = 1e-4
 
 
+def same_context(found: Neighbors) -> torch.Tensor:
+    """Return which neighbors have the context of their query: (queries, k)."""
+    if found.queries is None:
+        raise LookupError("these neighbors were found without their queries")
+    lengths = found.queries.to(found.distances.dtype).square().sum(1, keepdim=True)
+    return (found.distances <= TOLERANCE * lengths) & (found.values >= 0)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ExactContexts:
     """Gives nearly all mass to neighbors of the same context, if there are any; otherwise leaves it to a combiner.
@@ -36,10 +44,7 @@ class ExactContexts:
     def mass(self, found: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
         mass = self.combiner.mass(found)
-        if found.queries is None:
-            raise LookupError("these neighbors were found without their queries")
-        lengths = found.queries.to(found.distances.dtype).square().sum(1, keepdim=True)
-        same = (found.distances <= TOLERANCE * lengths) & (found.values >= 0)
+        same = same_context(found)
         exact = same[:, 0]  # nearest first
         if not bool(exact.any()):
             return mass

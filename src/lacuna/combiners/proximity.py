@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from lacuna.combiners.base import Neighbors, check_kernel_settings
@@ -18,8 +17,6 @@ from lacuna.errors import SettingError
 # Found on dev; docs/adapt.md has the figures. The distances are in units of the variance of the keys, which differs a
 # dozenfold between models but little between texts.
 _K, _KNN_WEIGHT, _TEMPERATURE, _MODEL_DISTANCE = 16, 0.9, 0.05, 0.2
-# Entries from which the variance is estimated.
-_SAMPLE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +42,7 @@ class Proximity:
     @classmethod
     def suited_to(cls, store: Store) -> Proximity:
         """Return settings that work without fitting, on the scale of the distances in a store."""
-        keys = store.keys.sample(_SAMPLE).astype(np.float32)
-        distances = np.square(keys - store.mean).sum(axis=1)
-        variance = max(float(distances.sum()) / max(1, len(keys)), 1e-6)  # a single entry has none
+        variance = max(store.key_variance, 1e-6)  # a single entry has none
         return cls(
             k=max(1, min(_K, store.entries)),
             knn_weight=_KNN_WEIGHT,

@@ -44,6 +44,9 @@ from lacuna.errors import StoreError
 from lacuna.files import sha256_of
 from lacuna.records import Languages
 
+# Keys from which their variance is estimated.
+_VARIANCE_SAMPLE = 10_000
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Shard:
@@ -141,6 +144,12 @@ class Store:
     def number(self) -> int:
         """The number of a segment in its memory; 0 for the first, which is the folder of the memory itself."""
         return int(self.path.name) if self.path.parent.name == SEGMENTS else 0
+
+    @cached_property
+    def key_variance(self) -> float:
+        """Mean squared distance of the keys from their mean, of a sample: the scale of distances in this store."""
+        keys = self.keys.sample(_VARIANCE_SAMPLE).astype(np.float32)
+        return float(np.square(keys - self.mean).sum()) / max(1, len(keys))
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:

@@ -41,7 +41,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import SentencePair
 from lacuna.step_cache import StepCache
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Memory, System, open_memory
 
 STORE, COMBINER, CALIBRATION = "store", "combiner", "calibration"
 # Larger margins count as this: pruning tries none above, and small bounds take less time.
@@ -263,12 +263,12 @@ class AdaptationSteps:
             return {}
 
         def alone(folder: Path) -> None:
-            self._write_texts(folder, Translator(self._model), sources)
+            self._write_texts(folder, System(self._model), sources)
 
         def adapted(folder: Path) -> None:
             gate = None if combiner.searched is None else load_gate(combiner.path)[0]
-            opened = [self._open(memory)]
-            self._write_texts(folder, Translator(self._model, opened, load_combiner(combiner.path), gate=gate), sources)
+            system = System(self._model, [self._open(memory)], load_combiner(combiner.path), gate=gate)
+            self._write_texts(folder, system, sources)
 
         inputs = {**self._base, "test": self._hashes["test"]}
         steps = {ALONE: self._cache.make("translate", inputs, alone)}
@@ -324,8 +324,8 @@ class AdaptationSteps:
         approximate = Approximate() if self._plan.approximate else None
         measure_margin(open_store(path), MAX_MARGIN, approximate=approximate, progress=self.work)
 
-    def _write_texts(self, folder: Path, translator: Translator, sources: Sequence[str]) -> None:
-        results = translator.translate(sources, progress=self.work)
+    def _write_texts(self, folder: Path, system: System, sources: Sequence[str]) -> None:
+        results = system.open().translate(sources, progress=self.work)
         write_json(folder / "texts.json", [result.text for result in results])
 
     def _has_time(self, step: str, what: str) -> bool:

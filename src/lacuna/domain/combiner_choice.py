@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from lacuna.combiners import Combiner, Proximity, load_combiner, save_combiner
+from lacuna.combiners import Combiner, load_combiner, save_combiner
 from lacuna.combiners.gate import FOLDER as GATE_FOLDER
 from lacuna.combiners.storage import MemoryRecord, ModelIdentity
 from lacuna.corpora import draw_pairs
@@ -26,7 +26,7 @@ from lacuna.fitting.vanilla import KS
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Memory, System, safe_combiner
 
 # The candidates.
 FITTED: tuple[Fitter, ...] = (FitAdaptive(), FitVanilla())
@@ -104,7 +104,7 @@ def _compare(
     """
     sources, references = [pair.source for pair in dev.pairs], [pair.target for pair in dev.pairs]
     texts = {
-        name: [one.text for one in Translator(model, [memory], combiner).translate(sources, progress=progress)]
+        name: [one.text for one in System(model, [memory], combiner).open().translate(sources, progress=progress)]
         for name, combiner in fitted.items()
     }
     scores = evaluate_systems(references, texts, target_language=model.target_language)
@@ -121,7 +121,7 @@ def _compare(
 def save_safe_combiner(model: Model, memory: Memory, into: Path, *, seed: int) -> None:
     """Save the settings for a memory to which nothing can be fitted."""
     save_combiner(
-        Proximity.suited_to(memory.store),
+        safe_combiner([memory]),
         into,
         model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
         memories=(MemoryRecord.of(memory.name, memory.store),),

@@ -20,7 +20,7 @@ from lacuna.explanation.calibration import Calibration, load_calibration
 from lacuna.models import Model, load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Translation
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Memory, System, Translator, open_memory
 
 MEMORY = "memory"
 COMBINER = "combiner"
@@ -54,6 +54,11 @@ class Domain:
         return load_combiner(self.path / COMBINER)
 
     @cached_property
+    def gate(self) -> Gate | None:
+        """The gate, if there is one. It knows the memory as it was made."""
+        return None if self.manifest.combiner.searched is None else load_gate(self.path / COMBINER)[0]
+
+    @cached_property
     def calibration(self) -> Calibration | None:
         """The calibration, if there is one."""
         return load_calibration(self.path / CALIBRATION) if self.manifest.calibrated else None
@@ -69,9 +74,18 @@ class Domain:
 
     def make_translator(self, beam: BeamSettings | None = None, *, int8: bool = False) -> Translator:
         """Return a translator with other settings of beam search, or with 8-bit weights."""
-        memory = self.open_memory()
-        return Translator(
-            self.model, [memory], self.combiner, beam, gate=self._gate_for(memory), int8=int8, exact_contexts=True
+        return self.system(self.open_memory(), beam, int8=int8).open()
+
+    def system(self, memory: Memory, beam: BeamSettings | None = None, *, int8: bool = False) -> System:
+        """Return what decides the translations of the domain, with a state of its memory."""
+        return System(
+            self.model,
+            [memory],
+            self.combiner,
+            beam,
+            gate=self.gate,
+            gate_entries=self.manifest.memory.entries,
+            int8=int8,
         )
 
     def translate(
@@ -92,13 +106,6 @@ class Domain:
         return translate_file(
             self.translator, path, into, calibration=self.calibration, settings=settings, progress=progress
         )
-
-    def _gate_for(self, memory: Memory) -> Gate | None:
-        """Return the gate, if it knows the memory: it would skip searches that new entries make worthwhile."""
-        manifest = self.manifest
-        if manifest.combiner.searched is None or memory.store.entries != manifest.memory.entries:
-            return None
-        return load_gate(self.path / COMBINER)[0]
 
 
 def memory_of(path: Path) -> Path:

@@ -18,7 +18,7 @@ from lacuna.domain.corpus_parts import LEAST, CorpusParts
 from lacuna.fitting import DevSet
 from lacuna.models import Model
 from lacuna.records import SentencePair
-from lacuna.translator import Translator
+from lacuna.translator import System
 
 # Speeds are measured on more and more pairs until that takes this long. The first pairs do not count: weights are
 # prepared, and kernels compiled.
@@ -114,7 +114,7 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
     """
     some = draw_pairs(parts.train, max(_SAMPLES), seed)
     read = _time_of(lambda pairs: list(DevSet(pairs).teacher_force(model)), some)
-    translator = Translator(model)
+    translator = System(model).open()
     # A sentence that loses placeholders is translated several times, which would tell little about the others.
     usual = [pair for pair in some if not find_placeholders(pair.source)] or some
     translate = _time_of(lambda pairs: translator.translate([pair.source for pair in pairs]), usual)

@@ -29,7 +29,7 @@ from lacuna.margin import read_margins
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Memory, System
 from lacuna.workers import WorkerPool, one_thread
 
 # Beam thresholds to try, in nats, strictest first. Below 2, dev showed no decline, but BLEU of other texts fell now and
@@ -155,15 +155,13 @@ class _GateTrials:
         """Translate with a gate and test the difference."""
         gated, searched = self._translate(gate)
         systems = {"always": self._ungated, "gated": gated}
-        without, with_gate = evaluate_systems(
-            self._references, systems, target_language=self._model.target_language
-        )
+        without, with_gate = evaluate_systems(self._references, systems, target_language=self._model.target_language)
         self.lowest = min(self.lowest, with_gate.bleu.value)
         p = 1.0 if with_gate.p_decline is None else with_gate.p_decline
         return _GateTrial(gate, searched, (without.bleu.value, with_gate.bleu.value), p, lost)
 
     def _translate(self, gate: Gate | None) -> tuple[list[str], float]:
-        translator = Translator(self._model, self._memories, self._combiner, gate=gate)
+        translator = System(self._model, self._memories, self._combiner, gate=gate).open()
         results = translator.translate(self._sources, progress=self._progress)
         count = translator.search_count
         return [result.text for result in results], count.searched / max(1, count.rows)

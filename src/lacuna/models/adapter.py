@@ -7,6 +7,7 @@ A key is the exact input of the output projection (the representation of the tra
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,9 @@ from lacuna.records import Languages
 # Length for models without position embeddings (T5): the one they were trained on.
 _LENGTH_WITHOUT_POSITIONS = 512
 
+
+# Final punctuation as tokenizers spell it: perhaps with a mark of word boundaries, brackets and quotation marks.
+_FINAL = re.compile(r"""(?:▁|Ġ)?[)\]"'»“”’]*[.!?:;…。！？：；]+[)\]"'»“”’]*(?:</w>)?""")
 
 # Bytes of packed weights at the most.
 _MAX_PACKED = 2**30
@@ -118,6 +122,11 @@ class Model:
     def eos_id(self) -> int:
         """The token that ends a sentence."""
         return _only(self.hf.config.eos_token_id, "eos_token_id")
+
+    @cached_property
+    def closing_ids(self) -> tuple[int, ...]:
+        """Tokens of final punctuation, such as a full stop, perhaps with a quotation mark."""
+        return tuple(sorted(number for text, number in self.tokenizer.get_vocab().items() if _FINAL.fullmatch(text)))
 
     @property
     def pad_id(self) -> int:

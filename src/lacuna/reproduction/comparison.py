@@ -16,7 +16,7 @@ from lacuna.fitting import FitAdaptive, FitKster, Fitter, FitVanilla
 from lacuna.margin import read_margins
 from lacuna.pruning import AllKnown, Plac, Pruner, make_pruner
 from lacuna.reproduction.experiment import draw
-from lacuna.reproduction.systems import CachedMemory, Differences, ExperimentSteps, SafeRatio, Scores, System
+from lacuna.reproduction.systems import CachedMemory, Differences, ExperimentSteps, PlannedSystem, SafeRatio, Scores
 
 BASE, WHOLE, REVERSE = "base", "whole", "reverse"
 # The pruning methods of the main comparison.
@@ -133,13 +133,13 @@ class Comparison:
     def _pruned(self, name: str, ratio: float | None, seed: int, min_margin: int | None = None) -> CachedMemory:
         return self._steps.prune(self._whole, self._pruner(name, min_margin), ratio, seed)
 
-    def _system(self, memory: CachedMemory, fitter: Fitter | None = None, seed: int | None = None) -> System:
-        return System(memory, fitter or self._adaptive(), self._first_seed if seed is None else seed)
+    def _system(self, memory: CachedMemory, fitter: Fitter | None = None, seed: int | None = None) -> PlannedSystem:
+        return PlannedSystem(memory, fitter or self._adaptive(), self._first_seed if seed is None else seed)
 
-    def _main(self) -> dict[tuple[str, str], System]:
-        systems = {WHOLE: self._system(self._whole), BASE: System()}
+    def _main(self) -> dict[tuple[str, str], PlannedSystem]:
+        systems = {WHOLE: self._system(self._whole), BASE: PlannedSystem()}
         for method in self._steps.experiment.finetune.methods:
-            systems[f"finetuned, {method}"] = System(model=self._steps.finetune(method).key)
+            systems[f"finetuned, {method}"] = PlannedSystem(model=self._steps.finetune(method).key)
         for name in COMPARED:
             systems[name] = self._system(self._pruned(name, self._ratio, self._first_seed))
         systems["all_known"] = self._system(self._steps.prune(self._whole, AllKnown(), None, self._first_seed))
@@ -150,7 +150,7 @@ class Comparison:
         texts = {name: self._steps.translate(name, system, test) for (name, _), system in self._main().items()}
         return self._steps.term_accuracy(BASE, WHOLE, texts, test)
 
-    def _by_seed(self) -> dict[tuple[str, str], System]:
+    def _by_seed(self) -> dict[tuple[str, str], PlannedSystem]:
         seeds = self._steps.experiment.seeds
         systems = {(WHOLE, str(seed)): self._system(self._whole, seed=seed) for seed in seeds}
         for seed in seeds:
@@ -216,7 +216,7 @@ class Comparison:
         return self._compare(systems, "dev", self._steps.experiment.limits.curve)
 
     def _compare(
-        self, systems: dict[tuple[str, str], System], part: str, most: int | None = None
+        self, systems: dict[tuple[str, str], PlannedSystem], part: str, most: int | None = None
     ) -> list[SystemResult]:
         sentences = draw(self._steps.sentences[part], most)
         names = {key: " ".join(key) for key in systems}
@@ -224,7 +224,7 @@ class Comparison:
         scores: Scores = self._steps.score(texts, sentences)
         return [self._result(key, systems[key], scores[names[key]]) for key in systems]
 
-    def _result(self, key: tuple[str, str], system: System, score: dict[str, Any]) -> SystemResult:
+    def _result(self, key: tuple[str, str], system: PlannedSystem, score: dict[str, Any]) -> SystemResult:
         entries = system.memory.store.entries if system.memory else None
         dropped = None if entries is None else 1 - entries / self._entries
         return SystemResult(key[0], dropped, entries, key[1], score)

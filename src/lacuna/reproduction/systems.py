@@ -31,7 +31,7 @@ from lacuna.pruning import Pruner, prune_store
 from lacuna.records import Languages
 from lacuna.reproduction.experiment import Experiment, FinetuneMethod, Sentences
 from lacuna.step_cache import CachedStep, StepCache, settings_as_json
-from lacuna.translator import Translator, open_memory
+from lacuna.translator import System, open_memory
 from lacuna.workers import Pool
 
 Scores = dict[str, dict[str, Any]]
@@ -57,7 +57,7 @@ class CachedMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class PlannedSystem:
     """A translation system: a memory with a fitter for its combiner, or a model alone.
 
     :param model: Key of a fine-tuned model; ``None`` for the model of the experiment.
@@ -220,7 +220,7 @@ class ExperimentSteps:
         self._finetuned[step.key] = step.folder / "model"
         return step
 
-    def translate(self, name: str, system: System, sentences: Sentences) -> list[str]:
+    def translate(self, name: str, system: PlannedSystem, sentences: Sentences) -> list[str]:
         """Fit the system's combiner on dev and translate the sources."""
         combiner = self._fit(system)
         beam = BeamSettings(self.experiment.beam, self.experiment.length_penalty)
@@ -238,7 +238,9 @@ class ExperimentSteps:
         def work(folder: Path) -> None:
             model = self._open_model(system.model)
             memories = [open_memory(system.memory.path, name)] if system.memory else []
-            translator = Translator(model, memories, load_combiner(combiner.folder / "fit") if combiner else None, beam)
+            fitted = load_combiner(combiner.folder / "fit") if combiner else None
+            # As in the paper: the combiner alone decides.
+            translator = System(model, memories, fitted, beam, exact_contexts=False, guard_ends=False).open()
             results = translator.translate(sentences.sources, progress=self._progress, pool=self._pool)
             write_json(folder / "texts.json", [result.text for result in results])
 
@@ -248,7 +250,7 @@ class ExperimentSteps:
         done.update(zip(sentences.sources, texts, strict=True))
         return texts
 
-    def _fit(self, system: System) -> CachedStep | None:
+    def _fit(self, system: PlannedSystem) -> CachedStep | None:
         memory, fitter, dev = system.memory, system.fitter, self.sentences["dev"]
         if memory is None or fitter is None:
             return None

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from lacuna.corpora.placeholders import mask, same_placeholders
-from lacuna.decoding import Hypothesis, decode_all
+from lacuna.decoding import Hypothesis
 from lacuna.models import Model
-from lacuna.models.stepping import ModelScorer
 from lacuna.translator import Translator
-from lacuna.translator.knn_scorer import KnnScorer
 
 
 def find_alternatives(translator: Translator, texts: Sequence[str], most: int) -> list[tuple[str, ...]]:
@@ -18,13 +15,9 @@ def find_alternatives(translator: Translator, texts: Sequence[str], most: int) -
 
     :param texts: Sentences that are not too long for the model.
     """
-    model = translator.model
-    plain = ModelScorer(model)
-    scorer = KnnScorer(plain, translator.memories, translator.combiner) if translator.memories else plain
-    beam = replace(translator.beam, beam=max(translator.beam.beam, most + 1))
-    found = decode_all(scorer, model.encode_sources(texts), beam)
+    found = translator.find_hypotheses(texts, most + 1)
     return [
-        tuple(dict.fromkeys(_written(model, text, hypotheses)))[: most + 1]
+        tuple(dict.fromkeys(_written(translator.model, text, hypotheses)))[: most + 1]
         for text, hypotheses in zip(texts, found, strict=True)
     ]
 

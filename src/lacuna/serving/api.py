@@ -62,7 +62,7 @@ class MemoryInfo(BaseModel):
     name: str
     entries: int
     sentences: int
-    combiner: str | None = Field(description="Its default combiner; null for vanilla kNN-MT.")
+    combiner: str | None = Field(description="Its default combiner; null for safe settings, without a fit.")
 
 
 class LimitsInfo(BaseModel):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lacuna.combiners import Combiner, Proximity, SavedCombiner, Vanilla
+from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.decoding import BeamSettings
 from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
@@ -29,7 +29,7 @@ from lacuna.records import Languages, SentencePair, Translation
 from lacuna.serving.alternatives import find_alternatives
 from lacuna.serving.limits import RequestError, TooLarge
 from lacuna.serving.pairs import check_fit
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Memory, System, Translator
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 PAIRS = "(pairs)"  # the memory of a request's own pairs in explanations; no other can have this name
@@ -40,8 +40,7 @@ class TranslationOptions:
     """Options of a request. Texts with equal options are translated in one batch.
 
     :param memories: States of memories, in the order of the server; empty for the model alone.
-    :param combiner: Name of a combiner of the server, or settings of the client; ``None`` for settings that suit the
-        pairs.
+    :param combiner: Name of a combiner of the server, or settings of the client; ``None`` for the safe one.
     :param pairs: Pairs of the request itself, searched like a further memory.
     :param exact_contexts: Translate a sentence of a memory as there; see :class:`~lacuna.combiners.ExactContexts`.
     """
@@ -85,6 +84,8 @@ class Engine:
     :param memories: The first is the default of clients.
     :param combiners: Combiners by name; one with the name of a memory is the default of that memory.
     :param calibrations: Sources of confidence, by the name of the memory that they are for.
+    :param gates: Gates of the combiners with these names, each with the number of entries that it was made for; see
+        :class:`~lacuna.translator.System`.
     :param fallback: Translate without memory if the server of a memory does not answer, and say so in the answer.
     """
 
@@ -95,9 +96,11 @@ class Engine:
         combiners: Mapping[str, Combiner] | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
         *,
+        gates: Mapping[str, tuple[Gate, int]] | None = None,
         fallback: bool = False,
     ) -> None:
         self.model, self._fallback = model, fallback
+        self._gates = dict(gates or {})
         self._fits = fitting(model)
         self.memories = {memory.name: memory for memory in memories}
         self.combiners = dict(combiners or {})
@@ -150,7 +153,7 @@ class Engine:
             _check_k(combiner.k, chosen)
         exact_contexts = not isinstance(combiner, Vanilla)  # settings of the client are followed to the letter
         if combiner is None and (chosen or not pairs):
-            combiner = next((memory.name for memory in chosen if memory.name in self.combiners), Vanilla())
+            combiner = next((memory.name for memory in chosen if memory.name in self.combiners), None)
         if isinstance(combiner, str) and combiner not in self.combiners:
             raise RequestError(f"combiner: got {combiner!r}; available: {_listed(self.combiners)}")
         return TranslationOptions(chosen, combiner, beam or BeamSettings(), tuple(pairs), exact_contexts)
@@ -210,18 +213,21 @@ class Engine:
     def _translator(self, options: TranslationOptions) -> Translator:
         own = [self._memory_of(options.pairs)] if options.pairs else []
         memories = [*options.memories, *own]
-        if isinstance(options.combiner, str):
-            combiner: Combiner = self.combiners[options.combiner]
-        else:
-            combiner = options.combiner or Proximity.suited_to(memories[0].store)
-        return Translator(
+        combiner: Combiner | None
+        combiner = self.combiners[options.combiner] if isinstance(options.combiner, str) else options.combiner
+        gate, entries = None, None
+        if len(memories) == 1 and options.combiner == memories[0].name:
+            gate, entries = self._gates.get(memories[0].name, (None, None))
+        return System(
             self.model,
             memories,
             combiner,
             options.beam,
+            gate=gate,
+            gate_entries=entries,
             exact_contexts=options.exact_contexts,
             fallback=self._fallback,
-        )
+        ).open()
 
     def _memory_of(self, pairs: Sequence[SentencePair]) -> Memory:
         """Return a memory of a request's own pairs, which are nowhere on disk."""

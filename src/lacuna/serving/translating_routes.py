@@ -143,7 +143,7 @@ class TranslateAnswer(BaseModel):
 
     translations: list[Translated]
     memories: list[str]
-    combiner: str | None = Field(description="Name of the combiner; null for settings of the client.")
+    combiner: str | None = Field(description="Name of the combiner; null for settings of the client, or safe ones.")
     source: str | None = Field(description="The source language of the model.")
     target: str | None = Field(description="The target language of the model.")
     detected: DetectedLanguage | None = Field(default=None, description="If the source is auto.")

@@ -12,7 +12,7 @@ from threading import Lock
 
 import torch
 
-from lacuna.combiners import Combiner, Gate, mix_into
+from lacuna.combiners import Combiner, EndGuard, Gate, mix_into
 from lacuna.models.stepping import ModelScorer, ModelState
 from lacuna.translator.memory import Memory, find_neighbors
 
@@ -36,12 +36,19 @@ class KnnScorer:
     """Scores next tokens with the model and the neighbors of its current decoder states.
 
     :param gate: Decides which rows are searched; without it, all are.
+    :param end_guard: Keeps the memories from cutting translations off.
     """
 
     def __init__(
-        self, plain: ModelScorer, memories: Sequence[Memory], combiner: Combiner, gate: Gate | None = None
+        self,
+        plain: ModelScorer,
+        memories: Sequence[Memory],
+        combiner: Combiner,
+        gate: Gate | None = None,
+        end_guard: EndGuard | None = None,
     ) -> None:
         self._plain, self._memories, self._combiner, self._gate = plain, memories, combiner, gate
+        self._end_guard = end_guard
         self.count = SearchCount()
 
     @property
@@ -100,6 +107,8 @@ class KnnScorer:
     def _mix(self, log_probs: torch.Tensor, keys: torch.Tensor, wanted: torch.Tensor | None = None) -> torch.Tensor:
         found = find_neighbors(self._memories, keys if wanted is None else keys[wanted], self._combiner.k).neighbors
         mass, values = self._combiner.mass(found), found.values
+        if self._end_guard is not None:
+            mass = self._end_guard.apply(mass, found, lambda rows: log_probs[rows if wanted is None else wanted[rows]])
         if wanted is not None:
             mass = mass.new_zeros(len(keys), mass.shape[1]).index_copy_(0, wanted, mass)
             values = values.new_full(mass.shape, -1).index_copy_(0, wanted, values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lacuna.corpora.placeholders import STYLES, Masked, mask, placeholder_spans, same_placeholders
 from lacuna.decoding import Hypothesis
@@ -33,6 +33,10 @@ class Restored:
     text: str
     hypothesis: Hypothesis
     flag: str = ""
+
+    def flagged(self, flag: str) -> Restored:
+        """Return the translation with one more reason to look at it, if it is not empty."""
+        return self if not flag else replace(self, flag="; ".join(filter(None, (self.flag, flag))))
 
 
 class Restorer:

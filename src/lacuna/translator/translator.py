@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from lacuna.combiners import Combiner, ExactContexts, Gate, SavedCombiner, Vanilla
+from lacuna.combiners import Combiner, EndGuard, ExactContexts, Gate, SavedCombiner, Vanilla
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, decode_blocks, plan_batches, pool_for
 from lacuna.errors import LacunaWarning, UnavailableError
 from lacuna.models import Model
@@ -26,6 +26,7 @@ from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
+from lacuna.translator.length_check import LengthCheck
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors
 from lacuna.translator.restoring import Restored, Restorer
 from lacuna.translator.streaming import Item, gather_windows
@@ -67,6 +68,8 @@ class Translator:
     :param int8: Translate with 8-bit weights: faster on a CPU, slightly less accurate.
     :param exact_contexts: Where a memory has the same source and target prefix, trust it: a sentence of the memory is
         translated as there. Other sentences are not affected.
+    :param guard_ends: A memory may end a translation only where the model sees an end as well; see
+        :class:`~lacuna.combiners.EndGuard`.
     :param fallback: If a memory on a server does not answer, translate with the model alone and say so in the
         translation, instead of raising an error.
     """
@@ -81,6 +84,7 @@ class Translator:
         gate: Gate | None = None,
         int8: bool = False,
         exact_contexts: bool = False,
+        guard_ends: bool = False,
         fallback: bool = False,
     ) -> None:
         if isinstance(combiner, SavedCombiner):
@@ -91,6 +95,7 @@ class Translator:
         # Created once: preparing the weights of a model for stepping takes a while.
         self._plain = ModelScorer(model, int8=int8)
         self._int8 = int8
+        self._end_guard = EndGuard(model.eos_id, model.closing_ids) if guard_ends else None
         self._set_memories(memories, gate)
 
     def _set_memories(self, memories: Sequence[Memory], gate: Gate | None) -> None:
@@ -98,13 +103,17 @@ class Translator:
             memory.store.check_model(self.model)
         self.memories = tuple(memories)
         self.gate = gate if memories else None
-        self._scorer = KnnScorer(self._plain, self.memories, self.combiner, self.gate) if memories else None
+        self._scorer: KnnScorer | None = None
+        if memories:
+            self._scorer = KnnScorer(self._plain, self.memories, self.combiner, self.gate, self._end_guard)
 
     def reopening(self) -> tuple[Callable[..., Translator], tuple[object, ...]]:
         """Say how another process opens this translator; see :class:`~lacuna.workers.Reopened`."""
         exact = isinstance(self.combiner, ExactContexts)
         combiner = self.combiner.combiner if isinstance(self.combiner, ExactContexts) else self.combiner
-        return _reopen, (self.model, self.memories, combiner, self.beam, self.gate, self._int8, exact, self.fallback)
+        guard = self._end_guard is not None
+        settings = (self.gate, self._int8, exact, guard, self.fallback)
+        return _reopen, (self.model, self.memories, combiner, self.beam, *settings)
 
     def with_memories(self, memories: Sequence[Memory]) -> Translator:
         """Return a translator with other memories and otherwise the same settings, gate and int8 included."""
@@ -241,8 +250,12 @@ class Translator:
         """
         used = self.with_memories(()) if alone else self
         try:
-            restored = Restorer(self.model, partial(used._hypotheses, batch_size)).restore(texts, found)
+            retry = partial(used.find_hypotheses, beam=_WIDE_BEAM, batch_size=batch_size)
+            restored = Restorer(self.model, retry).restore(texts, found)
             best = [one.hypothesis for one in restored]
+            lengths = LengthCheck(self.model, used.memories, partial(self._translate_alone, batch_size))
+            flags = lengths.flags(sources, best)
+            restored = [one.flagged(flag) for one, flag in zip(restored, flags, strict=True)]
             steps = used._evidence(sources, best, batch_size) if evidence else [()] * len(best)
         except UnavailableError:
             if not self.fallback:
@@ -252,13 +265,23 @@ class Translator:
             return self._finish(texts, sources, again, True, evidence, batch_size)
         return [_Finished(one, why, alone) for one, why in zip(restored, steps, strict=True)]
 
-    def _hypotheses(self, batch_size: int, texts: list[str]) -> list[list[Hypothesis]]:
-        """Translate texts again, with a wide beam, and return all hypotheses of each; too long ones are truncated."""
+    def find_hypotheses(self, texts: Sequence[str], beam: int, *, batch_size: int = 32) -> list[list[Hypothesis]]:
+        """Return all hypotheses of each text, the best first; placeholders are not put back.
+
+        :param beam: Beam width, if it is more than that of the translator. Texts that are too long are truncated.
+        """
         sources = [shorten(source, self.model.max_length) for source in self.model.encode_sources(texts)]
         wide = copy.copy(self)
-        wide.beam = replace(self.beam, beam=max(self.beam.beam, _WIDE_BEAM))
+        wide.beam = replace(self.beam, beam=max(self.beam.beam, beam))
         groups = wide._search(self._scorer or self._plain, sources, [len(sources)], batch_size, SILENT)
         return [hypotheses for group in groups for hypotheses in group]
+
+    def _translate_alone(self, batch_size: int, sources: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+        """Translate with the model alone, greedily: the length is all that counts."""
+        greedy = copy.copy(self)
+        greedy.beam = replace(self.beam, beam=1)
+        groups = greedy._search(self._plain, sources, [len(sources)], batch_size, SILENT)
+        return [hypotheses[0].tokens for group in groups for hypotheses in group]
 
     def _search(
         self,
@@ -333,7 +356,10 @@ class Translator:
             neighbors: list[tuple[Neighbor, ...]] = [()] * len(gold)
         else:
             found = find_neighbors(self.memories, keys, self.combiner.k)
-            mass = self.combiner.mass(found.neighbors).double().cpu() * self._searched(keys, score_gaps)[:, None]
+            mass = self.combiner.mass(found.neighbors)
+            if self._end_guard is not None:
+                mass = self._end_guard.apply(mass, found.neighbors, lambda rows: self._log_probs(keys[rows]))
+            mass = mass.double().cpu() * self._searched(keys, score_gaps)[:, None]
             weights = mass.sum(1)
             share = mass / weights.clamp(min=1e-30)[:, None]
             p_knn = (share * (found.neighbors.values.cpu() == gold[:, None])).sum(1)
@@ -348,16 +374,18 @@ class Translator:
             )
         ]
 
+    @torch.inference_mode()
+    def _log_probs(self, keys: torch.Tensor) -> torch.Tensor:
+        """Return the log-probabilities of the model: (rows, vocabulary)."""
+        return self.model.project(keys).log_softmax(-1)
+
     def _searched(self, keys: torch.Tensor, score_gaps: torch.Tensor) -> torch.Tensor:
         """Return 1 for keys with which the memories are searched during translation, 0 for others: (rows,)."""
         if self.gate is None:
             return torch.ones(len(keys))
         with torch.inference_mode():
             parts = zip(keys.split(_PROJECTED_AT_ONCE), score_gaps.split(_PROJECTED_AT_ONCE), strict=True)
-            wanted = [
-                self.gate.wants(part, self.model.project(part).log_softmax(-1), gaps.to(part.device)).cpu()
-                for part, gaps in parts
-            ]
+            wanted = [self.gate.wants(part, self._log_probs(part), gaps.to(part.device)).cpu() for part, gaps in parts]
         return torch.cat(wanted).double()
 
     def _neighbors(self, found: Retrieval, share: torch.Tensor) -> list[tuple[Neighbor, ...]]:
@@ -393,10 +421,19 @@ def _reopen(
     gate: Gate | None,
     int8: bool,
     exact_contexts: bool,
+    guard_ends: bool,
     fallback: bool,
 ) -> Translator:
     return Translator(
-        model, memories, combiner, beam, gate=gate, int8=int8, exact_contexts=exact_contexts, fallback=fallback
+        model,
+        memories,
+        combiner,
+        beam,
+        gate=gate,
+        int8=int8,
+        exact_contexts=exact_contexts,
+        guard_ends=guard_ends,
+        fallback=fallback,
     )
 
 

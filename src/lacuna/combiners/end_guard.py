@@ -1,0 +1,52 @@
+"""Keep a memory from cutting a translation off: it may end one only where the model sees an end as well.
+
+Neighbors that end a sentence are often near where the translation has only come to the end of a phrase. If the model is
+nearly sure that more follows, their vote for the end token is dropped, and their mass goes back to the model. An end of
+the very same context (see :mod:`lacuna.combiners.exact_contexts`) always counts. Knows nothing of text: equal keys and
+token ids tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from lacuna.combiners.base import Neighbors
+from lacuna.combiners.exact_contexts import same_context
+
+# Least probability of an end at which a memory may end a translation. docs/decoding.md has the figures.
+MIN_PROBABILITY = 0.003
+
+
+@dataclass(frozen=True, slots=True)
+class EndGuard:
+    """Drops votes for the end token where the model does not see an end.
+
+    :param eos_id: The end token.
+    :param closing_ids: Tokens of final punctuation. The model sees an end before them as well: the texts of a domain
+        may lack the full stop that the model would add.
+    :param min_probability: Least probability of all these tokens together at which a vote counts.
+    """
+
+    eos_id: int
+    closing_ids: Sequence[int] = ()
+    min_probability: float = MIN_PROBABILITY
+
+    def apply(
+        self, mass: torch.Tensor, found: Neighbors, log_probs_of: Callable[[torch.Tensor], torch.Tensor]
+    ) -> torch.Tensor:
+        """Return the masses without votes for an end that the model does not see: (queries, k).
+
+        :param mass: Of each neighbor, from a combiner: (queries, k).
+        :param log_probs_of: Returns the log-probabilities of the model for given queries: (rows, vocabulary).
+        """
+        ends = found.values == self.eos_id
+        rows = ends.any(1).nonzero()[:, 0]
+        if not len(rows):
+            return mass
+        p_end = log_probs_of(rows)[:, [self.eos_id, *self.closing_ids]].exp().sum(1)
+        unseen = torch.zeros(len(mass), dtype=torch.bool, device=mass.device)
+        unseen[rows] = p_end < self.min_probability
+        return mass.masked_fill(ends & (unseen & ~same_context(found)[:, 0])[:, None], 0.0)
