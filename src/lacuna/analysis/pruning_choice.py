@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lacuna.combiners import Vanilla
 from lacuna.errors import SettingError
-from lacuna.evaluation import evaluate_systems
+from lacuna.evaluation import check_target_language, evaluate_systems
 from lacuna.evaluation.scores import LEVEL
 from lacuna.evaluation.significance import decline_p, resample_sums
 from lacuna.fitting import DevSet
@@ -95,6 +95,7 @@ def choose_pruning(
     dev = DevSet.of(dev)
     if not len(dev):
         raise SettingError("dev: no sentence pair; give at least one, and better some hundreds")
+    check_target_language(model.target_language)
     table = StoreEntries(memory.store, SILENT)
     retrieved, entries, sentences = _retrieve(model, memory, dev, progress)
     combiner = search_grid(retrieved, ks=_KS)[0].combiner

@@ -88,6 +88,8 @@ def evaluate(
         translators = _domain_translators(domain, device, model=model, memory=memory, combiner=combiner)
     else:
         translators = _translators(model, memory or [], combiner or [], languages, device)
+    if languages is None and target is None:  # the model knows
+        languages = next((translator.model.languages for translator in translators.values()), None)
     scores = evaluate_files(
         reference,
         systems or [],

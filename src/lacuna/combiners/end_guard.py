@@ -8,7 +8,7 @@ token ids tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,7 @@ from lacuna.combiners.base import Neighbors
 from lacuna.combiners.exact_contexts import same_context
 
 # Least probability of an end at which a memory may end a translation. docs/decoding.md has the figures.
-MIN_PROBABILITY = 0.003
+MIN_PROBABILITY = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,10 @@ class EndGuard:
     """Drops votes for the end token where the model does not see an end.
 
     :param eos_id: The end token.
-    :param closing_ids: Tokens of final punctuation. The model sees an end before them as well: the texts of a domain
-        may lack the full stop that the model would add.
-    :param min_probability: Least probability of all these tokens together at which a vote counts.
+    :param min_probability: Least probability of the end for the model at which a vote counts.
     """
 
     eos_id: int
-    closing_ids: Sequence[int] = ()
     min_probability: float = MIN_PROBABILITY
 
     def apply(
@@ -46,7 +43,7 @@ class EndGuard:
         rows = ends.any(1).nonzero()[:, 0]
         if not len(rows):
             return mass
-        p_end = log_probs_of(rows)[:, [self.eos_id, *self.closing_ids]].exp().sum(1)
+        p_end = log_probs_of(rows)[:, self.eos_id].exp()
         unseen = torch.zeros(len(mass), dtype=torch.bool, device=mass.device)
         unseen[rows] = p_end < self.min_probability
         return mass.masked_fill(ends & (unseen & ~same_context(found)[:, 0])[:, None], 0.0)

@@ -278,6 +278,12 @@ def _refuse_other_build(folder: Path, found: Manifest | Unfinished, wanted: Unfi
             f"{folder}: {_state_of(found)} with another model ({found.model.name}, {found.model.languages}); "
             "use that model, or name a new folder"
         )
+    if found.model.mask_placeholders != wanted.model.mask_placeholders:
+        how = "with" if found.model.mask_placeholders else "without"
+        raise StoreError(
+            f"{folder}: {_state_of(found)} {how} masked placeholders (mask_placeholders of the model); "
+            "load the model the same way, or name a new folder"
+        )
     if found.settings != wanted.settings:
         settings = ", ".join(f"{name} {value}" for name, value in found.settings.model_dump().items())
         raise StoreError(

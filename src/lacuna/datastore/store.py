@@ -7,6 +7,7 @@ of indexes and translators.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +41,7 @@ from lacuna.datastore.manifest import (
     read_store_manifest,
 )
 from lacuna.datastore.segments import MEMORY, SEGMENTS, MemoryManifest, is_edited, read_forgotten, read_memory_manifest
-from lacuna.errors import StoreError
+from lacuna.errors import LacunaWarning, StoreError
 from lacuna.files import sha256_of
 from lacuna.records import Languages
 
@@ -220,7 +221,8 @@ class Store:
     def check_model(self, model: KeyMaker) -> None:
         """Refuse a model whose keys are not comparable with those of the store: another model or direction.
 
-        The direction is compared if both have one. A multilingual model always has one.
+        The direction is compared if both have one. A multilingual model always has one. If only one of store and model
+        masks placeholders, there is a warning: stores of earlier versions do not.
         """
         built_with = self.manifest.model
         if model.fingerprint != built_with.fingerprint:
@@ -228,12 +230,19 @@ class Store:
                 f"{self.name}: built with another model ({built_with.name}, fingerprint {built_with.fingerprint[:12]}, "
                 f"not {model.fingerprint[:12]}); use that model, or build a store with this one"
             )
-        if built_with.languages is None or model.languages is None:
-            return
-        if not model.is_direction(Languages.parse(built_with.languages)):
+        directed = built_with.languages is not None and model.languages is not None
+        if directed and not model.is_direction(Languages.parse(str(built_with.languages))):
             raise StoreError(
                 f"{self.name}: built for the direction {built_with.languages}, but {model.name} was loaded for "
                 f"{model.languages}; load it for {built_with.languages}, or build a store for {model.languages}"
+            )
+        if model.mask_placeholders != built_with.mask_placeholders:
+            has, reads = ("has", "reads them") if built_with.mask_placeholders else ("does not have", "masks them")
+            warnings.warn(
+                f"{self.name}: {has} masked placeholders, but the model {reads} (mask_placeholders): sentences with "
+                "placeholders find fewer neighbors; build the store again",
+                LacunaWarning,
+                stacklevel=3,
             )
 
     def _column(self, name: str, before: Store | None = None) -> NDArray[np.generic]:

@@ -36,6 +36,7 @@ from lacuna.domain.manifest import (
     write_domain_manifest,
 )
 from lacuna.errors import DomainError, LacunaWarning, SettingError
+from lacuna.evaluation import check_target_language
 from lacuna.files import check_creatable, check_unused, sync, write_text
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
@@ -78,6 +79,7 @@ def adapt(
     _check_place(folder)
     loaded = load_model(model, device=device, languages=languages)
     direction = languages or loaded.languages
+    check_target_language(loaded.target_language)
     parts = read_parts(named, dev=dev, test=test, languages=direction, seed=seed)
     inputs = _hash(
         {

@@ -2,7 +2,14 @@
 
 from lacuna.evaluation.comet import CometScorer, SegmentScorer, SegmentScores
 from lacuna.evaluation.file_evaluation import evaluate_files
-from lacuna.evaluation.scores import RunsDifference, Score, SystemScore, compare_runs, evaluate_systems
+from lacuna.evaluation.scores import (
+    RunsDifference,
+    Score,
+    SystemScore,
+    check_target_language,
+    compare_runs,
+    evaluate_systems,
+)
 from lacuna.evaluation.sentence_gains import sentence_gains
 from lacuna.evaluation.significance import bleu_of_sums, decline_p, resample_means, resample_sums, two_sided_p
 from lacuna.evaluation.terms import TermAccuracy, term_accuracy
@@ -16,6 +23,7 @@ __all__ = [
     "SystemScore",
     "TermAccuracy",
     "bleu_of_sums",
+    "check_target_language",
     "compare_runs",
     "decline_p",
     "evaluate_files",

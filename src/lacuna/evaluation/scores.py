@@ -306,6 +306,14 @@ def _main_language(references: Sequence[str], target_language: str | None) -> st
     return language
 
 
+def check_target_language(language: str | None) -> None:
+    """Raise if translations into a language cannot be scored here: call it before slow work.
+
+    :raises MissingExtra: The tokenizer of the language is not installed.
+    """
+    _bleu(_main_language([], language))
+
+
 def word_splitter(references: Sequence[str], target_language: str | None) -> Callable[[str], list[str]]:
     """Return a function that splits a text into words as BLEU does, without those that are only punctuation."""
     tokenize = _bleu(_main_language(references, target_language)).tokenizer

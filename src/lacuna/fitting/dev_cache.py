@@ -86,8 +86,9 @@ def cache_folder() -> Path:
 def pass_inputs(model: Model, pairs: Sequence[SentencePair], batch_size: int) -> dict[str, str]:
     """Return everything that the outputs for some pairs depend on, to the last bit."""
     digest = hashlib.sha256()
-    for pair in pairs:
-        digest.update(json.dumps([pair.source, pair.target]).encode())
+    # As the tokenizer reads them: what is masked, and how, may change.
+    for texts in ([pair.source for pair in pairs], [pair.target for pair in pairs]):
+        digest.update(json.dumps(list(model.mask_texts(texts))).encode())
     direction = model.direction
     return {
         "model": model.fingerprint,

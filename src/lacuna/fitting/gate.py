@@ -20,7 +20,7 @@ from lacuna.combiners.gate import FOLDER as GATE_FOLDER
 from lacuna.combiners.gate import Gate, GateManifest, Regions, gate_features, make_gate_network, save_gate
 from lacuna.datastore import Store
 from lacuna.errors import CombinerError
-from lacuna.evaluation import evaluate_systems
+from lacuna.evaluation import check_target_language, evaluate_systems
 from lacuna.files import check_unused
 from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.token_cache import TokenCache, collect_dev
@@ -103,6 +103,7 @@ def add_gate(
     :raises CombinerError: Every gate lowers BLEU; none is saved.
     """
     dev = DevSet.of(dev)
+    check_target_language(model.target_language)
     check_unused(Path(combiner.path) / GATE_FOLDER, CombinerError)
     regions = find_regions(memories, seed=seed, progress=progress)
     tokens = collect_gate_tokens(model, memories, combiner, regions, dev, progress=progress)

@@ -7,7 +7,6 @@ A key is the exact input of the output projection (the representation of the tra
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,9 +32,6 @@ from lacuna.records import Languages
 # Length for models without position embeddings (T5): the one they were trained on.
 _LENGTH_WITHOUT_POSITIONS = 512
 
-
-# Final punctuation as tokenizers spell it: perhaps with a mark of word boundaries, brackets and quotation marks.
-_FINAL = re.compile(r"""(?:▁|Ġ)?[)\]"'»“”’]*[.!?:;…。！？：；]+[)\]"'»“”’]*(?:</w>)?""")
 
 # Bytes of packed weights at the most.
 _MAX_PACKED = 2**30
@@ -123,11 +119,6 @@ class Model:
         """The token that ends a sentence."""
         return _only(self.hf.config.eos_token_id, "eos_token_id")
 
-    @cached_property
-    def closing_ids(self) -> tuple[int, ...]:
-        """Tokens of final punctuation, such as a full stop, perhaps with a quotation mark."""
-        return tuple(sorted(number for text, number in self.tokenizer.get_vocab().items() if _FINAL.fullmatch(text)))
-
     @property
     def pad_id(self) -> int:
         """The padding token."""
@@ -184,7 +175,7 @@ class Model:
     def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize source sentences, with the tags and the end token that the encoder expects."""
         _check_texts(texts)
-        return self._encode_source_texts(self._masked(texts))
+        return self._encode_source_texts(self.mask_texts(texts))
 
     def _encode_source_texts(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:
@@ -195,9 +186,10 @@ class Model:
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize translations, with the end token and without start tokens or tags."""
         _check_texts(texts)
-        return [[*ids, self.eos_id] for ids in self._encode_target_texts(self._masked(texts))] if texts else []
+        return [[*ids, self.eos_id] for ids in self._encode_target_texts(self.mask_texts(texts))] if texts else []
 
-    def _masked(self, texts: Sequence[str]) -> Sequence[str]:
+    def mask_texts(self, texts: Sequence[str]) -> Sequence[str]:
+        """Return texts as the tokenizer reads them: with stand-ins instead of placeholders, if those are masked."""
         return [mask(text).text for text in texts] if self.mask_placeholders else texts
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -45,8 +45,11 @@ class LengthCheck:
         flags = [CUT if ratio < _VERY_SHORT else RUN_ON if ratio > _LONG else "" for ratio in ratios]
         if not self._memories:
             return flags
-        short = [number for number, ratio in enumerate(ratios) if ratio < _SHORT]
-        short = [number for number in short if not self._is_remembered(sources[number], found[number].tokens)]
+        odd = [number for number, ratio in enumerate(ratios) if not _SHORT <= ratio <= _LONG]
+        for number in [number for number in odd if self._is_remembered(sources[number], found[number].tokens)]:
+            flags[number] = ""
+            odd.remove(number)
+        short = [number for number in odd if not flags[number]]
         alone = self._translate_alone([sources[number] for number in short]) if short else []
         for number, tokens in zip(short, alone, strict=True):
             if len(found[number].tokens) < _SHARE_OF_MODEL * len(tokens):

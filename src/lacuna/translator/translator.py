@@ -95,7 +95,7 @@ class Translator:
         # Created once: preparing the weights of a model for stepping takes a while.
         self._plain = ModelScorer(model, int8=int8)
         self._int8 = int8
-        self._end_guard = EndGuard(model.eos_id, model.closing_ids) if guard_ends else None
+        self._end_guard = EndGuard(model.eos_id) if guard_ends else None
         self._set_memories(memories, gate)
 
     def _set_memories(self, memories: Sequence[Memory], gate: Gate | None) -> None:

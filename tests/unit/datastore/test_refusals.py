@@ -21,6 +21,7 @@ SIZES: dict[str, Any] = {"cleaning": None, "batch_tokens": 64, "shard_rows": 300
 OTHERS = {
     "model": (NumpyModel(fingerprint="e" * 64), make_pairs(400), SIZES, "another model"),
     "languages": (NumpyModel(languages=Languages("de", "fr")), make_pairs(400), SIZES, "another model"),
+    "masking": (NumpyModel(mask_placeholders=True), make_pairs(400), SIZES, "without masked placeholders"),
     "corpus": (NumpyModel(), make_pairs(400, seed=1), SIZES, "other sentence pairs"),
     "shorter corpus": (NumpyModel(), make_pairs(20), SIZES, "other sentence pairs"),
     "settings": (NumpyModel(), make_pairs(400), {**SIZES, "batch_tokens": 65}, "other settings"),

@@ -13,7 +13,7 @@ from lacuna.fitting import DevCache, DevSet
 from lacuna.fitting import dev_pass as dev_pass_module
 from lacuna.fitting.dev_cache import MANIFEST, ModelBatch, cache_folder, pass_inputs
 from lacuna.models import Model, load_model
-from lacuna.records import Languages
+from lacuna.records import Languages, Origin, SentencePair
 from made_up import make_pairs
 from unit.fitting.test_dev_pass import count_passes
 from unit.models.tiny_models import Zoo
@@ -47,6 +47,13 @@ def assert_same(left: list[ModelBatch], right: list[ModelBatch]) -> None:
             first, second = getattr(one.outputs, name), getattr(other.outputs, name)
             assert first.dtype == second.dtype
             assert first.numpy().tobytes() == second.numpy().tobytes()
+
+
+def test_masking_of_placeholders_is_part_of_the_key(zoo: Zoo) -> None:
+    masked, raw = (load_model(zoo.folder("marian"), device="cpu", mask_placeholders=yes) for yes in (True, False))
+    pairs = [SentencePair("Wir sehen %d Hunde.", "We see %d dogs.", Origin("made up", "1"))]
+    assert pass_inputs(masked, pairs, 3) != pass_inputs(raw, pairs, 3)
+    assert pass_inputs(masked, DEV, 3) == pass_inputs(raw, DEV, 3)  # nothing to mask
 
 
 def test_a_cached_pass_has_the_same_bytes_and_needs_no_model(model: Model, passes: list[int], tmp_path: Path) -> None:

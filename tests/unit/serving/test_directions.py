@@ -145,6 +145,7 @@ class FakeDomain:
     manifest: Any
     model: Model
     calibration: Any = None
+    gate: Any = None
 
     @property
     def memory(self) -> Path:
