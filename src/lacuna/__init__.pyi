@@ -76,6 +76,7 @@ from .fitting import tune as tune
 # Translating and explaining
 from .decoding import BeamSettings as BeamSettings
 from .records import Translation as Translation
+from .translator import System as System
 from .translator import Translator as Translator
 from .documents import DocumentReport as DocumentReport
 from .documents import DocumentSettings as DocumentSettings
