@@ -102,8 +102,13 @@ def sync(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text file atomically."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
 
 
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - JSON is any

@@ -255,7 +255,7 @@ def open_store(path: str | Path, *, before: Store | None = None) -> Store:
     manifest = read_memory_manifest(folder)
     while True:
         try:
-            return _open_memory(folder, manifest, before)
+            return _open_folder(folder) if manifest.never_edited else open_commit(folder, manifest, before)
         except StoreError:
             # A compaction may have replaced segments since the manifest was read.
             now = read_memory_manifest(folder)
@@ -287,7 +287,11 @@ def _open_folder(folder: Path) -> Store:
     )
 
 
-def _open_memory(folder: Path, manifest: MemoryManifest, before: Store | None) -> Store:
+def open_commit(folder: Path, manifest: MemoryManifest, before: Store | None = None) -> Store:
+    """Open the segments that a manifest names, whether it is that of the folder or of a commit to come.
+
+    :param before: As in :func:`open_store`.
+    """
     earlier = () if before is None else before.parts
     opened = {(each.store.path.name, each.store.fingerprint): each for each in earlier}
     segments = []
