@@ -10,12 +10,13 @@ import json
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lacuna.errors import LacunaError, StoreError
+from lacuna.errors import LacunaError, LacunaWarning, StoreError
 
 _WINDOWS = os.name == "nt"
 
@@ -34,7 +35,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.chmod(mode)
         sync(temporary)
         temporary.replace(path)
-        sync(path.parent)
+        sync_entry(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -54,7 +55,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         if folder.exists():
             folder.rmdir()
         temporary.replace(folder)
-        sync(folder.parent)
+        sync_entry(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -87,6 +88,18 @@ def writing(folder: Path) -> Iterator[None]:
         raise StoreError(
             f"{folder}: cannot be written ({reason}); free space or fix the permissions, then run the same command"
         ) from error
+
+
+def sync_entry(path: Path) -> None:
+    """Flush the name of a file or folder, which it has just got, to disk.
+
+    A failure is a warning: the file is there, and an error would say that it is not.
+    """
+    try:
+        sync(path.parent)
+    except OSError as error:
+        text = f"{path}: is written, but may be gone if the system crashes now ({error.strerror}); check the disk"
+        warnings.warn(text, LacunaWarning, stacklevel=2)
 
 
 def sync(path: Path) -> None:

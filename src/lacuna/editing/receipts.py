@@ -21,7 +21,7 @@ from lacuna.datastore.log import read_log, utc_now
 from lacuna.datastore.store import Segment
 from lacuna.editing.writer import committed
 from lacuna.errors import StoreError
-from lacuna.files import sync, writing
+from lacuna.files import sync_entry, writing
 from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.records import SentencePair
 
@@ -85,7 +85,7 @@ def receipt_file(path: Path, receipt: Receipt) -> Iterator[None]:
         raise
     with committed(path.parent, f"its receipt is still named {draft.name}; rename it to {path.name}"):
         draft.replace(path)
-        sync(path.parent)
+        sync_entry(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,26 +123,11 @@ class MemoryWriter:
         )
         with writing(self.folder):
             append_log(self.folder, entry)
-            self._replace_manifest(after)
+            write_memory_manifest(self.folder, after)
         self.manifest = after
         with committed(self.folder, "files that are not needed any more are still there, until the next edit"):
             self.clean()
         return entry
-
-    def _replace_manifest(self, after: MemoryManifest) -> None:
-        try:
-            write_memory_manifest(self.folder, after)
-        except OSError as error:
-            # The last step is to flush the folder to disk. The commit is visible before.
-            if self._read_commit() != after.commit:
-                raise
-            with committed(self.folder, "it may be undone if the system crashes now"):
-                raise error
-
-    def _read_commit(self) -> int | None:
-        with suppress(LacunaError):
-            return read_memory_manifest(self.folder).commit
-        return None
 
     def clean(self) -> None:
         """Remove what no commit names, except a killed build of the next segment, which may be resumed."""
