@@ -153,7 +153,7 @@ class Killed(BaseException):
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    def kill(*arguments: Any) -> None:
+    def kill(*arguments: Any, **settings: object) -> None:
         if moment == "commit":
             append_log(*arguments)  # the line is there, its commit is not
         raise Killed
