@@ -8,32 +8,34 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lacuna.errors import LacunaError
+from lacuna.errors import LacunaError, LacunaWarning, StoreError
+
+_WINDOWS = os.name == "nt"
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to ``path``; on success it replaces ``path``, on failure it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    # The system applies the user's umask, which a process with threads cannot ask for: it would have to change it.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
+        mode = temporary.stat().st_mode
         yield temporary
-        # mkstemp and safetensors create private files; the published file should follow the user's umask.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        if temporary.stat().st_mode != mode:  # safetensors puts a private file in its place
+            temporary.chmod(mode)
         sync(temporary)
         temporary.replace(path)
-        sync(path.parent)
+        sync_entry(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -53,7 +55,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         if folder.exists():
             folder.rmdir()
         temporary.replace(folder)
-        sync(folder.parent)
+        sync_entry(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -76,9 +78,35 @@ def check_creatable(folder: Path, error: type[LacunaError]) -> None:
         raise error(f"{folder}: cannot be written below {place} ({reason}); name another folder")
 
 
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn a failure to write into an error that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or os.strerror(error.errno) if error.errno else str(error)
+        raise StoreError(
+            f"{folder}: cannot be written ({reason}); free space or fix the permissions, then run the same command"
+        ) from error
+
+
+def sync_entry(path: Path) -> None:
+    """Flush the name of a file or folder, which it has just got, to disk.
+
+    A failure is a warning: the file is there, and an error would say that it is not.
+    """
+    try:
+        sync(path.parent)
+    except OSError as error:
+        text = f"{path}: is written, but may be gone if the system crashes now ({error.strerror}); check the disk"
+        warnings.warn(text, LacunaWarning, stacklevel=2)
+
+
 def sync(path: Path) -> None:
     """Flush the content of a file, or the entries of a folder, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if _WINDOWS and path.is_dir():  # cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDWR if _WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -87,8 +115,13 @@ def sync(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text file atomically."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
 
 
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - JSON is any

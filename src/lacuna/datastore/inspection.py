@@ -9,15 +9,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.datastore.columns import map_array, record_of
 from lacuna.datastore.manifest import Manifest
 from lacuna.datastore.store import Store, open_store
 from lacuna.errors import SettingError, StoreError
-from lacuna.manifests import read_object
+from lacuna.manifests import read_object, unsealed
 from lacuna.records import SentencePair
 
 # The knowledge margins, if they were measured: one integer per entry.
@@ -119,16 +120,13 @@ def _index_of(store: Store) -> dict[str, Any] | None:
 
 
 def _margins_of(store: Store) -> dict[str, dict[str, int]] | None:
-    content = _read_part(store.path / MARGIN_MANIFEST, ("store",), "measure the margins again")
+    content = _read_part(store.path / MARGIN_MANIFEST, ("store", "data"), "measure the margins again")
     if content is None or content["store"] != store.fingerprint:
         return None
-    path = store.path / MARGIN
-    try:
-        margins = np.load(path, mmap_mode="r" if store.entries else None, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again") from error
-    if margins.shape != (store.entries,):
-        raise StoreError(f"{path}: has shape {margins.shape}, not {(store.entries,)}; measure the margins again")
+    path, data = store.path / MARGIN, content["data"]
+    if not isinstance(data, dict) or not path.is_file() or record_of(path).xxh3 != data.get("xxh3"):
+        raise StoreError(f"{path}: missing or damaged; measure the margins again")
+    margins = cast(NDArray[np.uint16], map_array(path, np.uint16, (store.entries,)))
     return margin_histogram(margins, store.known)
 
 
@@ -136,7 +134,9 @@ def _read_part(path: Path, keys: tuple[str, ...], again: str) -> dict[str, Any] 
     """Read the manifest of an index or of margins; None if there is none."""
     if not path.is_file():
         return None
-    content = read_object(path, StoreError, missing=f"{path}: missing; {again}", again=again)
+    content = unsealed(read_object(path, StoreError, missing=f"{path}: missing; {again}", again=again))
+    if content is None:
+        raise StoreError(f"{path}: changed or damaged; {again}")
     lacking = [key for key in keys if key not in content]
     if lacking:
         raise StoreError(f"{path}: no {' and no '.join(lacking)} in it; {again}")

@@ -10,17 +10,16 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from lacuna.datastore import Store
-from lacuna.datastore.columns import record_of, writing
+from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_path
+from lacuna.files import atomic_path, writing
 from lacuna.manifests import Record, read_manifest, write_sealed
 
 FORMAT = 1
@@ -249,11 +248,13 @@ def _read_array(path: Path, record: FileRecord, dtype: type[_Number], store: Sto
     again = f"measure the margins again with: lacuna margin {store.path}"
     try:
         found = record_of(path)
-        values: NDArray[_Number] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error}); {again}") from error
-    if found != record or values.dtype != dtype or values.shape != (count,):
+    if found != record:  # before numpy reads it: a damaged header makes it raise errors of many types
         raise StoreError(f"{path}: changed or damaged, it does not match its manifest; {again}")
+    values: NDArray[_Number] = np.load(path, allow_pickle=False)
+    if values.dtype != dtype or values.shape != (count,):
+        raise StoreError(f"{path}: of another type or shape than its manifest says; {again}")
     return values
 
 
@@ -285,7 +286,7 @@ class SavedState:
         try:
             with np.load(path, allow_pickle=False) as content:
                 arrays = {key: content[key] for key in content.files}
-        except (OSError, ValueError, BadZipFile):
+        except Exception:  # damaged: zipfile, zlib and numpy raise errors of many types
             return None
         return arrays if str(arrays.pop("identity", "")) == self._identity else None
 
