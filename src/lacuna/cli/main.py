@@ -142,7 +142,7 @@ def _run() -> tuple[int, str]:
     except LacunaError as error:
         return 2, str(error)
     except _UsageError as error:
-        return 2, _usage_text(error)
+        return 2, _usage_text(error, invocation.verb)
     except (BrokenPipeError, SystemExit) as error:
         # Typer and rich turn a broken pipe into SystemExit.
         if not isinstance(error.__context__ or error, BrokenPipeError):
@@ -173,6 +173,7 @@ def _show_warning(
         (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
-def _usage_text(error: Any) -> str:  # noqa: ANN401 - see _UsageError
+def _usage_text(error: Any, verb: str) -> str:  # noqa: ANN401 - see _UsageError
     message: str = error.format_message()  # empty if the help was shown instead
-    return message and f"{message.removesuffix('.')} (see {error.ctx.command_path} --help)"
+    # An error of the parser, such as a missing value, does not know its command.
+    return message and f"{message.removesuffix('.')} (see {f'lacuna {verb}'.rstrip()} --help)"
