@@ -26,6 +26,8 @@ from lacuna.workers import one_thread
 
 _FAISS: Any = faiss  # its type stubs are incomplete
 
+# Kinds that quantize whole keys; before others, a transformation changes the dimension.
+_WHOLE_PQ = re.compile(r"(?:IVF[^,]*,)?PQ(\d+).*")
 _BLOCK_ELEMENTS = 1 << 24  # of float32 keys added at once: 64 MiB
 
 # faiss has one threshold for the whole process. We lower it while any of our calls runs and restore it after the last
@@ -150,7 +152,8 @@ def make_empty(kind: IndexKind, dimension: int) -> Any:  # noqa: ANN401
     try:
         return _FAISS.index_factory(dimension, kind.name, _FAISS.METRIC_L2)
     except (RuntimeError, MemoryError, ValueError) as error:
-        if "multiple of the number of subquantizers" in str(error):
+        codes = _WHOLE_PQ.fullmatch(kind.name)
+        if codes and dimension % int(codes[1]):
             why = f"but its number of codes must divide the dimension, {dimension}"
         else:
             why = f"which faiss cannot build for {dimension}-dimensional keys"

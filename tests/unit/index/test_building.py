@@ -110,6 +110,8 @@ def test_a_new_index_takes_the_place_of_the_old_one(store: FakeStore) -> None:
     [
         ("IVF4096,PQ64", "4,096 lists and needs at least as many entries, the store has 2,000; use --kind exact"),
         ("IVF16,PQ7", "must divide the dimension, 16"),
+        ("PQ5", "must divide the dimension, 16"),
+        ("PCAR10,IVF16,PQ3", "faiss cannot build for 16-dimensional keys"),
         ("ivf16", "allowed: auto, exact, or a faiss factory string"),
         ("", "allowed: auto, exact"),
         ("IVF16,Foo", "faiss cannot build"),
