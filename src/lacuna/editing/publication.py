@@ -113,8 +113,8 @@ def sync_collection(store: Store, *, progress: Progress = SILENT) -> int:
         sent = _sync(Collection.open(link.address), store, link, progress)
     except UnavailableError as error:
         raise UnavailableError(
-            f"{error}; the edit is saved in {store.path}, but not there yet: run lacuna index {store.path} "
-            "--kind milvus later"
+            f"{error}; the edit is saved in {store.path}, but not there yet: later run lacuna index {store.path} "
+            "with `kind` milvus"
         ) from error
     write_link(store.path, link.model_copy(update={"segments": wanted}))
     return sent
@@ -135,10 +135,10 @@ def _begin(connection: Connection, store: Store, kind: CollectionKind) -> tuple[
     if found.model.fingerprint != wanted.model.fingerprint:
         raise StoreError(
             f"{address}: has a memory of another model ({found.model.name}, fingerprint "
-            f"{found.model.fingerprint[:12]}, not {wanted.model.fingerprint[:12]}); choose another --collection"
+            f"{found.model.fingerprint[:12]}, not {wanted.model.fingerprint[:12]}); choose another `collection`"
         )
     if found.store != wanted.store:
-        raise StoreError(f"{address}: has another memory, or another state of this one; choose another --collection")
+        raise StoreError(f"{address}: has another memory, or another state of this one; choose another `collection`")
     return Collection.create(connection, wanted), True
 
 

@@ -100,7 +100,7 @@ def make_index(
         suited = max(1, round(4 * rows**0.5))
         raise IndexingError(
             f"kind: {kind.name} has {kind.lists:,} lists and needs at least as many entries, the store has {rows:,}; "
-            + (f'use --kind exact, or fewer lists as in "IVF{suited},Flat"' if rows else "use --kind exact")
+            + (f'use `kind` exact, or fewer lists as in "IVF{suited},Flat"' if rows else "use `kind` exact")
         )
     index = make_empty(kind, dimension)
     _prepare(index, seed)
@@ -245,7 +245,7 @@ def _matrix_products(dimension: int) -> Iterator[None]:
 
 
 @contextmanager
-def _own_errors(what: str, way_out: str = "use --kind exact or another kind") -> Iterator[None]:
+def _own_errors(what: str, way_out: str = "use `kind` exact or another one") -> Iterator[None]:
     """Convert exceptions of faiss to one-line errors."""
     try:
         yield

@@ -126,7 +126,7 @@ class Margins:
         if not 1 <= max_margin <= self.manifest.max_margin:
             raise StoreError(
                 f"{self.path}: measured up to {self.manifest.max_margin}, but {max_margin} is needed; "
-                f"measure again with: lacuna margin {self.path.parent} --max-margin {max_margin}"
+                f"measure again with lacuna margin {self.path.parent} and `max_margin` {max_margin}"
             )
         return np.minimum(self.values, np.uint16(max_margin))
 

@@ -132,7 +132,7 @@ class Collection:
         info = read_info(connection)
         if info is None:
             raise StoreError(
-                f"{address}: no such memory on the server; name another, or make it with lacuna index --kind milvus"
+                f"{address}: no such memory on the server; name another, or make it with lacuna index and `kind` milvus"
             )
         if not info.complete:
             raise StoreError(f"{address}: not complete; run the lacuna index command that began it again")
