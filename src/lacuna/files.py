@@ -8,29 +8,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lacuna.errors import LacunaError
+from lacuna.errors import LacunaError, StoreError
+
+_WINDOWS = os.name == "nt"
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to ``path``; on success it replaces ``path``, on failure it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    # The system applies the user's umask, which a process with threads cannot ask for: it would have to change it.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
+        mode = temporary.stat().st_mode
         yield temporary
-        # mkstemp and safetensors create private files; the published file should follow the user's umask.
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
+        if temporary.stat().st_mode != mode:  # safetensors puts a private file in its place
+            temporary.chmod(mode)
         sync(temporary)
         temporary.replace(path)
         sync(path.parent)
@@ -76,9 +77,23 @@ def check_creatable(folder: Path, error: type[LacunaError]) -> None:
         raise error(f"{folder}: cannot be written below {place} ({reason}); name another folder")
 
 
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn a failure to write into an error that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or os.strerror(error.errno) if error.errno else str(error)
+        raise StoreError(
+            f"{folder}: cannot be written ({reason}); free space or fix the permissions, then run the same command"
+        ) from error
+
+
 def sync(path: Path) -> None:
     """Flush the content of a file, or the entries of a folder, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    if _WINDOWS and path.is_dir():  # cannot be opened there
+        return
+    descriptor = os.open(path, os.O_RDWR if _WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

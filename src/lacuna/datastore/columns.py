@@ -6,10 +6,8 @@ Sentence pairs are JSON lines with their origins, found by number without readin
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -138,18 +136,6 @@ class SentenceTable:
 
     def __iter__(self) -> Iterator[SentencePair]:
         return (pair for _, pair in self.present())
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Turn a failure to write into an error that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or os.strerror(error.errno) if error.errno else str(error)
-        raise StoreError(
-            f"{folder}: cannot be written ({reason}); free space or fix the permissions, then run the same command"
-        ) from error
 
 
 def shard_folder(store: Path, number: int) -> Path:

@@ -17,7 +17,6 @@ import numpy as np
 
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
 from lacuna.datastore import Store, build_store, open_store
-from lacuna.datastore.columns import writing
 from lacuna.datastore.copying import copy_store
 from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.manifest import Parent
@@ -30,6 +29,7 @@ from lacuna.editing.receipts import write_receipt
 from lacuna.editing.segment_pruning import SegmentPruning, current_margins
 from lacuna.editing.writer import MemoryWriter, edit_memory
 from lacuna.errors import SettingError, StoreError
+from lacuna.files import writing
 from lacuna.index import build_index, check_kind
 from lacuna.index.kinds import AUTO
 from lacuna.margin.storage import write_margins

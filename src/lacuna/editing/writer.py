@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
-from lacuna.datastore.columns import MEAN, writing
+from lacuna.datastore.columns import MEAN
 from lacuna.datastore.manifest import MANIFEST, KeyMaker, describe_model
 from lacuna.datastore.segments import (
     FORGOTTEN,
@@ -29,10 +29,10 @@ from lacuna.datastore.segments import (
     write_memory_manifest,
 )
 from lacuna.datastore.store import join_segments
-from lacuna.editing.lock import LOCK, write_lock
 from lacuna.editing.log import Action, LogEntry, append_log, utc_now
 from lacuna.errors import StoreError
-from lacuna.files import sync
+from lacuna.files import sync, writing
+from lacuna.locks import LOCK_FILES, write_lock
 from lacuna.version import __version__
 
 # What a store has in its own folder, besides the files of an edited memory.
@@ -174,7 +174,7 @@ def _read_or_start(folder: Path, model: KeyMaker | None) -> MemoryManifest:
         )
     elif model is None:
         raise StoreError(f"{folder}: no such memory; name the folder of a memory")
-    elif not folder.is_dir() or any(path.name != LOCK for path in folder.iterdir()):
+    elif not folder.is_dir() or any(path.name not in LOCK_FILES for path in folder.iterdir()):
         raise StoreError(f"{folder}: not empty and not a memory; name the folder of a memory, or a new folder")
     else:
         return MemoryManifest(

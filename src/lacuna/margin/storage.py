@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from lacuna.datastore import Store
-from lacuna.datastore.columns import record_of, writing
+from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_path
+from lacuna.files import atomic_path, writing
 from lacuna.manifests import Record, read_manifest, write_sealed
 
 FORMAT = 1

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
-from lacuna.datastore.columns import writing
 from lacuna.datastore.copying import copy_store
 from lacuna.datastore.manifest import Parent
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_folder, check_unused
+from lacuna.files import atomic_folder, check_unused, writing
 from lacuna.index import VectorIndex, build_index, check_kind, open_index
 from lacuna.index.base import check_seed
 from lacuna.index.distances import leave_self_out

@@ -13,9 +13,9 @@ from starlette.testclient import TestClient
 from lacuna.combiners import Vanilla
 from lacuna.datastore import open_store
 from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log
-from lacuna.editing.lock import write_lock
 from lacuna.errors import SettingError
 from lacuna.explanation.confidence import Scored
+from lacuna.locks import write_lock
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.serving import Access, Engine, ServerLimits, create_app

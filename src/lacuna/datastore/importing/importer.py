@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from lacuna.datastore.building import finish
-from lacuna.datastore.columns import pair_to_line, write_mean, write_shard, writing
+from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.importing.formats import KNOWN, PREDICTIONS, WEIGHTS, ForeignStore, open_foreign_store
 from lacuna.datastore.importing.sentences import ShardRange, cut_shards
 from lacuna.datastore.manifest import BuildSettings, KeyMaker, Manifest, Parent, ShardRecord, describe_model
 from lacuna.datastore.windows import CorpusDigest
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_folder, check_unused
+from lacuna.files import atomic_folder, check_unused, writing
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Origin, SentencePair
 from lacuna.version import __version__

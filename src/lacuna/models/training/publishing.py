@@ -6,7 +6,6 @@ The card lists every run that led to the model. Knows nothing of training.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from dataclasses import replace
@@ -123,9 +122,8 @@ def _remove_run(folder: Path) -> None:
 
 
 def _follow_umask(folder: Path) -> None:
-    """Apply the user's umask to all files; safetensors creates private ones."""
-    umask = os.umask(0)
-    os.umask(umask)
+    """Give all files the mode of the card, to which the system applied the umask; safetensors creates private ones."""
+    mode = (folder / CARD).stat().st_mode
     for path in folder.rglob("*"):
         if path.is_file():
-            path.chmod(0o666 & ~umask)
+            path.chmod(mode)
