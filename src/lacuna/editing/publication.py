@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
+from lacuna.datastore.inspection import measured_margins
 from lacuna.datastore.store import Segment
 from lacuna.editing.lookup import pair_key
 from lacuna.errors import LacunaError, StoreError, UnavailableError
-from lacuna.margin.storage import read_margins
 from lacuna.milvus import (
     Collection,
     CollectionInfo,
@@ -231,9 +231,10 @@ def _rows(
 
 def _margins(store: Store) -> NDArray[np.int32] | None:
     try:
-        return read_margins(store).values.astype(np.int32)
-    except LacunaError:  # not measured, or of an earlier state
+        measured = measured_margins(store)
+    except LacunaError:  # damaged
         return None
+    return None if measured is None else measured.values
 
 
 def _sentence_blocks(store: Store) -> Iterator[dict[int, SentencePair]]:
