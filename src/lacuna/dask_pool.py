@@ -222,12 +222,12 @@ def open_pool(
     :param writes: Folders that all workers must be able to write into; they or their parents exist.
     """
     if (scheduler is None) == (workers is None):
-        raise SettingError("--scheduler and --workers: exactly one is needed, an address or a number of processes")
+        raise SettingError("scheduler and workers: exactly one is needed, an address or a number of processes")
     if workers is not None and workers < 1:
-        raise SettingError(f"--workers: got {workers}; allowed is 1 or more")
+        raise SettingError(f"workers: got {workers}; allowed is 1 or more")
     if scheduler is not None and not _ADDRESS.fullmatch(scheduler):
-        raise SettingError(f"--scheduler: got {scheduler!r}; an address such as tcp://host:8786 is needed")
-    with needs_extra("cluster", "--scheduler or --workers"):
+        raise SettingError(f"scheduler: got {scheduler!r}; an address such as tcp://host:8786 is needed")
+    with needs_extra("cluster", "a pool of Dask workers"):
         import distributed  # noqa: F401 - only whether it is there
     with _quiet(), _local(workers) if workers is not None else _connected(str(scheduler)) as pool:
         if workers is None:
@@ -268,7 +268,7 @@ def _connected(address: str) -> Iterator[DaskPool]:
         client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise ClusterError(
-            f"{address}: no Dask scheduler answers there; start one with: dask scheduler, or use --workers N"
+            f"{address}: no Dask scheduler answers there; start one with: dask scheduler, or use `workers` N"
         ) from error
     with client:
         try:

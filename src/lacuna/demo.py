@@ -15,8 +15,10 @@ import numpy as np
 
 from lacuna.corpora import draw_pairs, read_corpus, write_tsv
 from lacuna.corpora.fetching import fetch_domain
+from lacuna.datastore import open_store
 from lacuna.domain import Domain, adapt
 from lacuna.editing import Selection, add_pairs, forget_sentences
+from lacuna.editing.segment_pruning import current_margins
 from lacuna.evaluation import SystemScore, evaluate_systems, sentence_gains
 from lacuna.files import write_json
 from lacuna.progress import SILENT, Progress
@@ -157,6 +159,7 @@ def _correct(domain: Domain, pair: SentencePair, before: str) -> DemoCorrection:
     added = add_pairs(domain.memory, [pair], domain.model, cleaning=None).added
     after = translate()
     forget_sentences(domain.memory, Selection(sentences=added))
+    current_margins(open_store(domain.memory), SILENT)  # brings them up to date
     return DemoCorrection(pair, before, after, translate())
 
 

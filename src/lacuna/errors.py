@@ -1,7 +1,8 @@
 """All errors that a user can fix. Each message says what is wrong, the value received, what is allowed, and a remedy.
 
-The command line prints such an error as one line and exits with code 2. Any other exception is a bug and keeps its
-traceback.
+A message names parameters, at its beginning (``budget: got 0``) or in backticks, never options of a verb: the command
+line prints it as one line, with options instead (:mod:`lacuna.cli.error_text`), and exits with code 2. Any other
+exception is a bug and keeps its traceback.
 """
 
 from collections.abc import Iterator

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from bad_input import run_refused
-from lacuna.cli.main import main
+from lacuna.cli.main import VERBS, app, main
 from lacuna.cli.render import BarProgress
 from lacuna.errors import SettingError
 from made_up import make_pairs, write_pairs
@@ -106,3 +107,31 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
         main()
     assert ended.value.code == 130
     assert capfd.readouterr().err.startswith("lacuna: interrupted; ")
+
+
+def options_with_a_value() -> list[tuple[str, str]]:
+    """Return each verb with each name of its options that take a value."""
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    return [
+        (verb, name)
+        for verb in VERBS
+        for one in commands[verb].params
+        if one.param_type_name == "option" and not one.is_flag and not one.count
+        for name in one.opts
+    ]
+
+
+@pytest.mark.parametrize(("verb", "option"), options_with_a_value())
+def test_an_option_at_the_end_of_the_line_needs_its_value(
+    verb: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    refused = run_refused([verb, option], tmp_path, monkeypatch, capfd)
+    assert refused.line == f"lacuna: Option '{option}' requires an argument (see lacuna {verb} --help)"
+
+
+@pytest.mark.parametrize("arguments", [["--no-such"], ["--version=3"], ["train", "--no-such"], ["verify", "--json=3"]])
+def test_a_misused_option_refers_to_the_help_of_its_command(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = " ".join(["lacuna", *arguments[:-1]])
+    assert run_refused(arguments, tmp_path, monkeypatch, capfd).line.endswith(f"(see {command} --help)")

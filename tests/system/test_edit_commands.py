@@ -113,6 +113,7 @@ def test_a_domain_takes_edits(
         return run(list(arguments), monkeypatch, capsys)
 
     verb("adapt", str(built / "memory.tsv"), "--into", "domain", "--languages", "de-en")
+    assert json.loads(verb("index", "domain", "--json"))["into"] == "domain/memory/index"
     assert "added 1" in verb("add", "domain", str(built / "more.tsv"), "--languages", "de-en")
     assert "added 1" in verb("replace", "domain", "--sentence", "0", "--target", "Click the button.")
     assert "forgot 1" in verb("forget", "domain", "--matching", "^Save$")
@@ -122,5 +123,11 @@ def test_a_domain_takes_edits(
         "forget",
     ]
     assert "compacted" in verb("compact", "domain")
+    shown = json.loads(verb("inspect", "domain", "--json"))
+    assert (shown["store"], shown["sentences"]) == ("domain/memory", 4)
+    assert "Click the button." in verb("inspect", "domain", "--sentence", "3")
+    assert "domain/memory: sound" in verb("verify", "domain", "--keys")
+    assert json.loads(verb("margin", "domain", "--json"))["into"] == "domain/memory/margin"
+    assert "dropped" in verb("prune", "domain", "--method", "random", "--ratio", "0.1", "--into", "small")
     (tmp_path / "text").write_text("Klicken Sie auf OK.\n")
     assert verb("translate", "text", "--domain", "domain").strip()

@@ -63,3 +63,14 @@ def test_both_spellings_of_an_option_work(option: str, alias: str, tmp_path: Pat
     results = [CliRunner().invoke(app, ["index", str(tmp_path), spelling, "4"]) for spelling in (option, alias)]
     assert [str(result.exception) for result in results] == [str(results[0].exception)] * 2
     assert "not a store" in str(results[0].exception)
+
+
+def test_int8_promises_speed_only_where_the_table_shows_it() -> None:
+    lines = (Path(__file__).parents[2] / "docs" / "decoding.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| Lacuna")]
+    speeds = {name: [int(cell.replace(",", "")) for cell in cells] for name, *cells in rows}
+    faster = [int8 > plain for int8, plain in zip(speeds["Lacuna, int8"], speeds["Lacuna"], strict=True)]
+    assert faster == [False, True, True, True]  # the bundled model with batches of 1 and 32, and OPUS-MT with both
+    [text] = [text for verb, text in helps() if verb == "translate" and text.startswith("8-bit weights")]
+    assert "large models" in text
+    assert "slower with small ones" in text

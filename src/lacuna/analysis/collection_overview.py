@@ -34,6 +34,8 @@ def collection_overview(memory: CollectionMemory) -> Overview:
         index=memory.index.kind,
         made_by=None,
         margins=_margin_bins(collection) if measured else None,
+        margins_outdated=0 < measured < entries,
+        unmeasured=entries - measured if measured else 0,
         needed_words=[],
     )
 

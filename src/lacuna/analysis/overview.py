@@ -60,6 +60,8 @@ class Overview:
     :param bytes: Size on disk, with index and margins.
     :param made_by: The verb that made it from another store; None for a store built from a corpus.
     :param margins: Histogram of the margins; None if they are not measured.
+    :param margins_outdated: Whether entries were added or forgotten after the margins were measured.
+    :param unmeasured: Number of entries that were added, which have no margin.
     :param needed_words: Words with the most occurrences that are unknown or have a small margin.
     """
 
@@ -73,6 +75,8 @@ class Overview:
     index: str
     made_by: str | None
     margins: list[MarginBin] | None
+    margins_outdated: bool
+    unmeasured: int
     needed_words: list[NeededWord]
 
 

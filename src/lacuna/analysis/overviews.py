@@ -25,9 +25,8 @@ from lacuna.analysis.overview import (
     needed_words,
 )
 from lacuna.datastore import Entry, entries_of
-from lacuna.datastore.inspection import StoreReport, summarize_store
+from lacuna.datastore.inspection import UNMEASURED, StoreReport, measured_margins, summarize_store
 from lacuna.errors import NotFoundError
-from lacuna.margin import read_margins
 from lacuna.records import SentencePair
 from lacuna.translator import Memory
 from lacuna.translator.memory import CollectionMemory
@@ -121,9 +120,9 @@ class _State:
         return summarize_store(self.memory.store)
 
     @cached_property
-    def margins(self) -> NDArray[np.uint16] | None:
-        # Outdated margins are ignored, as in `lacuna inspect`.
-        return None if self._report.margin_histogram is None else read_margins(self.memory.store).values
+    def margins(self) -> NDArray[np.int32] | None:
+        measured = measured_margins(self.memory.store)
+        return None if measured is None else measured.values
 
     @cached_property
     def overview(self) -> Overview:
@@ -140,12 +139,16 @@ class _State:
             index=memory.index.kind,
             made_by=None if manifest.parent is None else manifest.parent.made_by,
             margins=None if histogram is None else [MarginBin(int(least), **some) for least, some in histogram.items()],
+            margins_outdated=report.margins_outdated,
+            unmeasured=report.unmeasured,
             needed_words=self._needed_words(),
         )
 
     def _needed_words(self) -> list[NeededWord]:
         store, margins = self.memory.store, self.margins
-        needed = ~store.known if margins is None else ~store.known | (margins < ENOUGH_MARGIN)
+        needed = ~store.known
+        if margins is not None:
+            needed |= (margins != UNMEASURED) & (margins < ENOUGH_MARGIN)
         return needed_words(store, needed, WordBoundaries.of(self._texts, store.manifest.model.eos_id), NEEDED_WORDS)
 
     @cached_property

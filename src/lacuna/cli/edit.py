@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, LanguagesOption, ModelOptions, check_output, expand_bundles, refuse_with_domain
+from lacuna.cli.options import (
+    Json,
+    LanguagesOption,
+    MemoryPath,
+    ModelOptions,
+    check_output,
+    expand_bundles,
+    memory_folder,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, read_corpus
 from lacuna.datastore import open_store
@@ -30,9 +38,7 @@ from lacuna.errors import LacunaWarning, SettingError
 
 if TYPE_CHECKING:
     from lacuna.milvus import CollectionStore
-    from lacuna.models import Model
 
-MemoryPath = Annotated[Path, typer.Argument(metavar="MEMORY", help="Folder of a memory, or of a domain.")]
 MemoryPlace = Annotated[
     str,
     typer.Argument(metavar="MEMORY", help="Folder of a memory or of a domain, or milvus://HOST/COLLECTION."),
@@ -71,7 +77,7 @@ def add(
                 raise SettingError("--prune: needs the margins of a memory in files; leave it out")
             report = add_to_collection(collection, pairs, system.load(), cleaning=conditions, progress=BarProgress())
         else:
-            folder, model = _open(Path(memory), system)
+            folder, model = system.load_for(Path(memory))
             report = add_pairs(folder, pairs, model, cleaning=conditions, prune=prune, progress=BarProgress())
     _print(memory, report, json)
 
@@ -109,7 +115,7 @@ def forget(
         if receipt is not None:
             raise SettingError("--receipt: a receipt is about files; leave it out for a memory in Milvus")
         return _print(memory, forget_in_collection(collection, selection, dry_run=dry_run), json)
-    _print(memory, forget_sentences(_folder(Path(memory)), selection, dry_run=dry_run, receipt=receipt), json)
+    _print(memory, forget_sentences(memory_folder(Path(memory)), selection, dry_run=dry_run, receipt=receipt), json)
 
 
 @expand_bundles
@@ -127,7 +133,7 @@ def replace(
     collection = _collection(memory)
     if collection is not None:
         return _print(memory, replace_in_collection(collection, sentence, target, system.load()), json)
-    folder, model = _open(Path(memory), system)
+    folder, model = system.load_for(Path(memory))
     report = replace_sentence(folder, sentence, target, model, progress=BarProgress())
     _print(memory, report, json)
 
@@ -142,7 +148,7 @@ def compact(
 
     Example: `lacuna compact it/memory`
     """
-    _print(memory, compact_memory(_folder(memory), kind, seed=seed, progress=BarProgress()), json)
+    _print(memory, compact_memory(memory_folder(memory), kind, seed=seed, progress=BarProgress()), json)
 
 
 def log(memory: MemoryPath, json: Json = False) -> None:
@@ -150,7 +156,7 @@ def log(memory: MemoryPath, json: Json = False) -> None:
 
     Example: `lacuna log it/memory`
     """
-    entries = read_log(_folder(memory))
+    entries = read_log(memory_folder(memory))
     if json:
         return print_json({"memory": str(memory), "commits": [entry.as_json() for entry in entries]})
     names = ["commit", "time", "action", "added", "forgotten", "entries", "segments"]
@@ -170,7 +176,7 @@ def scan(
 
     Example: `lacuna scan it/memory --numbers | lacuna forget it/memory --sentences -`
     """
-    findings = list(scan_sentences(open_store(_folder(memory)).sentences.present(), kind or tuple(KINDS)))
+    findings = list(scan_sentences(open_store(memory_folder(memory)).sentences.present(), kind or tuple(KINDS)))
     found = sorted({finding.sentence for finding in findings})
     if json:
         content = [finding.as_json(show) for finding in findings]
@@ -191,24 +197,6 @@ def _collection(memory: str) -> CollectionStore | None:
     from lacuna.milvus.address import is_address
 
     return open_collection_store(Collection.open(MilvusAddress.parse(memory))) if is_address(memory) else None
-
-
-def _folder(memory: Path) -> Path:
-    """Return the folder of a memory; of that of a domain, if it is one."""
-    from lacuna.domain import memory_of
-
-    return memory_of(memory)
-
-
-def _open(memory: Path, system: ModelOptions) -> tuple[Path, Model]:
-    """Return the folder of a memory and load its model; a domain has its own."""
-    folder = _folder(memory)
-    if folder == memory:
-        return folder, system.load()
-    from lacuna.domain import open_domain
-
-    refuse_with_domain(model=system.model)
-    return folder, open_domain(memory, device=system.device).model
 
 
 def _read_numbers(file: str | None) -> list[int]:

@@ -11,10 +11,12 @@ from lacuna.cli.options import (
     ClusterOptions,
     Json,
     LanguagesOption,
+    MemoryPath,
     ModelName,
     ModelOptions,
     Threads,
     expand_bundles,
+    memory_folder,
     use_threads,
 )
 from lacuna.cli.render import BarProgress, print_json, print_table
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 @expand_bundles
 def index(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the index goes into it.")],
+    memory: MemoryPath,
     cluster: ClusterOptions,
     kind: Annotated[
         str, typer.Option(help='auto, exact, a faiss factory string such as "IVF4096,PQ64", or milvus; see --uri.')
@@ -88,7 +90,7 @@ def index(
     in_milvus = kind.partition(":")[0] == "milvus"
     if not in_milvus and (uri or collection or token_file):
         raise SettingError("--uri, --collection, --token-file: given without --kind milvus; add it, or leave them out")
-    opened, progress = open_store(store), BarProgress()
+    opened, progress = open_store(memory_folder(memory)), BarProgress()
     if cluster.given and not recall:
         raise SettingError("--scheduler, --workers: an index is built in this process; only --recall uses workers")
     if recall:
@@ -107,7 +109,7 @@ def index(
         best = best_trial(trials, least_recall)
         kind, probes, ef = best.kind, best.settings.nprobe, best.settings.ef_search
         rerank = best.settings.rerank or None
-    with cluster.open(reads=[store]) as pool:
+    with cluster.open(reads=[opened.path]) as pool:
         report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
         measured = None
         if recall:

@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import typer
@@ -31,6 +31,7 @@ from lacuna.cli import (
     train,
     translate,
 )
+from lacuna.cli.error_text import name_options
 from lacuna.cli.options import VerbCommand
 from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
@@ -104,9 +105,10 @@ for _name, _verb in VERBS.items():
 
 @dataclass
 class Invocation:
-    """The verb that was invoked; empty if there was none."""
+    """The verb that was invoked, and the commands of all verbs; empty if there was none."""
 
     verb: str = ""
+    commands: dict[str, Any] = field(default_factory=dict)
 
 
 def _print_version(wanted: bool) -> None:
@@ -121,7 +123,9 @@ def root(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Adapt a translation model to a domain with a searchable memory, and keep only what the model needs."""
-    context.ensure_object(Invocation).verb = context.invoked_subcommand or ""
+    invocation = context.ensure_object(Invocation)
+    invocation.verb = context.invoked_subcommand or ""
+    invocation.commands = context.command.commands  # type: ignore[attr-defined]
 
 
 def main() -> None:
@@ -140,9 +144,9 @@ def _run() -> tuple[int, str]:
         code: int = app(prog_name="lacuna", standalone_mode=False, obj=invocation) or 0
         stdout.flush()
     except LacunaError as error:
-        return 2, str(error)
+        return 2, name_options(str(error), invocation.verb, invocation.commands, sys.argv)
     except _UsageError as error:
-        return 2, _usage_text(error)
+        return 2, _usage_text(error, invocation.verb)
     except (BrokenPipeError, SystemExit) as error:
         # Typer and rich turn a broken pipe into SystemExit.
         if not isinstance(error.__context__ or error, BrokenPipeError):
@@ -173,6 +177,7 @@ def _show_warning(
         (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
-def _usage_text(error: Any) -> str:  # noqa: ANN401 - see _UsageError
+def _usage_text(error: Any, verb: str) -> str:  # noqa: ANN401 - see _UsageError
     message: str = error.format_message()  # empty if the help was shown instead
-    return message and f"{message.removesuffix('.')} (see {error.ctx.command_path} --help)"
+    # An error of the parser, such as a missing value, does not know its command.
+    return message and f"{message.removesuffix('.')} (see {f'lacuna {verb}'.rstrip()} --help)"

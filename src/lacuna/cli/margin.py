@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import ClusterOptions, Json, Threads, expand_bundles, use_threads, with_default
+from lacuna.cli.options import (
+    ClusterOptions,
+    Json,
+    MemoryPath,
+    Threads,
+    expand_bundles,
+    memory_folder,
+    use_threads,
+    with_default,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.margin.storage import MAX_MARGIN, Approximate
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
 
 @expand_bundles
 def margin(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; the margins go into it.")],
+    memory: MemoryPath,
     cluster: ClusterOptions,
     max_margin: Annotated[int, typer.Option(help="Margins are counted up to this bound.")] = MAX_MARGIN,
     approximate: Annotated[bool, typer.Option("--approximate", help="Search only the nearest lists.")] = False,
@@ -50,8 +58,8 @@ def margin(
     settings = None
     if approximate:
         settings = Approximate() if probes is None else Approximate(nprobe=probes)
-    opened = open_store(store)
-    with cluster.open(writes=[store]) as pool:
+    opened = open_store(memory_folder(memory))
+    with cluster.open(writes=[opened.path]) as pool:
         report = measure_margin(opened, max_margin, approximate=settings, progress=BarProgress(), pool=pool)
     if json:
         return print_json(report.as_json())

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_type
 import typer
 from typer.core import TyperCommand
 
+from lacuna.datastore.manifest import MANIFEST
+from lacuna.datastore.segments import MEMORY
 from lacuna.errors import LacunaError, SettingError
 from lacuna.records import Languages, SentencePair
 
@@ -83,6 +85,7 @@ FallbackOption = Annotated[
         help="If a memory on a server does not answer, translate with the model alone, and say so.",
     ),
 ]
+MemoryPath = Annotated[Path, typer.Argument(metavar="MEMORY", help="Folder of a memory, or of a domain.")]
 DomainFolder = Annotated[
     Path | None,
     typer.Option("--domain", help="Folder of lacuna adapt, instead of model, memory, combiner, calibration."),
@@ -175,6 +178,17 @@ class ModelOptions:
 
         use_threads(self.threads)
         return load_model(self.model, device=self.device, languages=self.languages)
+
+    def load_for(self, memory: Path) -> tuple[Path, Model]:
+        """Return the folder of a memory and load its model; a domain has its own."""
+        folder = memory_folder(memory)
+        if folder == memory:
+            return folder, self.load()
+        from lacuna.domain import open_domain
+
+        refuse_with_domain(model=self.model)
+        use_threads(self.threads)
+        return folder, open_domain(memory, device=self.device).model
 
     def read_pairs(self, corpus: str, most: int) -> list[SentencePair]:
         """Read the first pairs of a corpus."""
@@ -339,6 +353,15 @@ def refuse_with_domain(**options: Any) -> None:  # noqa: ANN401 - options of any
     names = ", ".join(f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, []))
     if names:
         raise SettingError(f"{names}: given with --domain, which has its own; leave one of them out")
+
+
+def memory_folder(memory: Path) -> Path:
+    """Return the folder of a memory: the given one, or that of a domain's memory."""
+    if any((memory / name).is_file() for name in (MANIFEST, MEMORY)):
+        return memory  # without the import of all that a domain needs
+    from lacuna.domain import memory_of
+
+    return memory_of(memory)
 
 
 def check_k(k: int, memories: Sequence[Memory]) -> None:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import ClusterOptions, Json, ModelOptions, expand_bundles, given, use_threads
+from lacuna.cli.options import (
+    ClusterOptions,
+    Json,
+    MemoryPath,
+    ModelOptions,
+    expand_bundles,
+    given,
+    memory_folder,
+    use_threads,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 
@@ -22,7 +31,7 @@ NO_INDEX = "none"
 
 @expand_bundles
 def prune(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder of the store; it is not changed.")],
+    memory: MemoryPath,
     system: ModelOptions,
     cluster: ClusterOptions,
     into: Annotated[Path, typer.Option(help="Folder for the new store.")],
@@ -72,10 +81,10 @@ def prune(
     if auto:
         if dev is None or ratio is not None or settings or method != "plac":
             raise SettingError("--auto chooses ratio and min_margin of plac: give --dev, and none of the others")
-        choice, pruner = _choose(store, dev, dev_pairs, system, seed)
+        choice, pruner = _choose(memory, dev, dev_pairs, system, seed)
         settings, ratio = {"min_margin": pruner.min_margin}, choice.ratio
-    opened, chosen = open_store(store), make_pruner(method, **settings)
-    with cluster.open(reads=[store], writes=[into.absolute().parent]) as pool:
+    opened, chosen = open_store(memory_folder(memory)), make_pruner(method, **settings)
+    with cluster.open(reads=[opened.path], writes=[into.absolute().parent]) as pool:
         report = prune_store(
             opened,
             chosen,
@@ -94,15 +103,16 @@ def prune(
     _print_report(report)
 
 
-def _choose(store: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> tuple[PruningChoice, Plac]:
+def _choose(memory: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> tuple[PruningChoice, Plac]:
     from lacuna.analysis import choose_pruning
     from lacuna.fitting import DevCache, DevSet
     from lacuna.translator import open_memory
 
     chosen = DevSet(system.read_pairs(dev, pairs), cache=DevCache())
-    choice = choose_pruning(system.load(), open_memory(store), chosen, seed=seed, progress=BarProgress())
+    folder, model = system.load_for(memory)
+    choice = choose_pruning(model, open_memory(folder), chosen, seed=seed, progress=BarProgress())
     if choice.pruner is None:
-        raise SettingError(f"{store}: nothing can be dropped without a significant loss on {dev}; use it as it is")
+        raise SettingError(f"{memory}: nothing can be dropped without a significant loss on {dev}; use it as it is")
     return choice, choice.pruner
 
 

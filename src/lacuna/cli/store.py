@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.margin import print_histogram
-from lacuna.cli.options import ClusterOptions, Device, Json, LanguagesOption, ModelOptions, Threads, expand_bundles
+from lacuna.cli.options import (
+    ClusterOptions,
+    Device,
+    Json,
+    LanguagesOption,
+    MemoryPath,
+    ModelOptions,
+    Threads,
+    expand_bundles,
+    memory_folder,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, CleaningReport, count_pairs, read_corpus
 from lacuna.datastore import (
@@ -25,11 +35,10 @@ from lacuna.datastore import (
     verify_store,
 )
 from lacuna.datastore.importing import LOOKED_FOR, StoreImport, import_store, recognize_store
-from lacuna.datastore.inspection import MARGIN
+from lacuna.datastore.inspection import measured_margins
 from lacuna.editing import check_receipt
 from lacuna.errors import LacunaWarning, SettingError, StoreError
 from lacuna.files import check_unused
-from lacuna.margin import read_margins
 from lacuna.records import Languages
 
 if TYPE_CHECKING:
@@ -38,7 +47,7 @@ if TYPE_CHECKING:
     from lacuna.models.importing import ImportReport
 
 _DEFAULTS = BuildSettings()
-StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a store.")]
+_OUTDATED = "The margins were measured before the last edits{new}; bring them up to date with: lacuna margin {path}"
 
 
 @expand_bundles
@@ -78,7 +87,7 @@ def build(
 
 @expand_bundles
 def inspect(
-    store: StorePath,
+    memory: MemoryPath,
     system: ModelOptions,
     sentence: Annotated[int | None, typer.Option(help="List the entries of this sentence, by its number.")] = None,
     token: Annotated[
@@ -95,19 +104,22 @@ def inspect(
     Example: `lacuna inspect it/store`, or `lacuna inspect it/store --sentence 12`
     """
     if sentence is None and token is None:
-        return _print_store(inspect_store(store), json)
-    model, opened = _open_checked(system, store)
-    margins = read_margins(opened).values if (store / MARGIN).is_file() else None
+        return _print_store(inspect_store(memory_folder(memory)), json)
+    model, opened = _open_checked(system, memory)
     value = None if token is None else model.token_number(token)
+    measured = measured_margins(opened)
+    margins = None if measured is None else measured.values
     entries = entries_of(opened, sentence=sentence, token=value, margins=margins, limit=limit)
     if json:
-        return print_json({"store": str(store), "entries": [entry.as_json() for entry in entries]})
+        return print_json({"store": str(opened.path), "entries": [entry.as_json() for entry in entries]})
     _print_entries(entries, model.token_text)
+    if measured is not None and measured.outdated:
+        typer.echo(_OUTDATED.format(new="", path=opened.path))
 
 
 @expand_bundles
 def verify(
-    store: StorePath,
+    memory: MemoryPath,
     system: ModelOptions,
     keys: Annotated[
         bool, typer.Option("--keys", help="Also check that the keys reproduce the predictions of the model.")
@@ -124,11 +136,12 @@ def verify(
 
     Example: `lacuna verify it/store`
     """
+    store = memory_folder(memory)
     report = verify_store(store, BarProgress())
     gone = None if receipt is None else check_receipt(store, receipt)
     predictions = None
     if keys and report.sound:
-        model, opened = _open_checked(system, store)
+        model, opened = _open_checked(system, memory)
         predictions = compare_predictions(opened, model.predict, BarProgress())
     if json:
         parts = {"predictions": predictions, "receipt": gone}
@@ -192,9 +205,10 @@ def import_(
     return print_json(imported.as_json()) if json else _print_model_import(imported)
 
 
-def _open_checked(system: ModelOptions, store: Path) -> tuple[Model, Store]:
-    """Load the model and open a store that was built with it."""
-    model, opened = system.load(), open_store(store)
+def _open_checked(system: ModelOptions, memory: Path) -> tuple[Model, Store]:
+    """Load the model and open a memory that was built with it."""
+    folder, model = system.load_for(memory)
+    opened = open_store(folder)
     opened.check_model(model)
     return model, opened
 
@@ -253,6 +267,9 @@ def _print_store(report: StoreReport, json: bool, cleaning: CleaningReport | Non
     print_table(str(report.path), ["", ""], [(name, str(value)) for name, value in rows])
     if report.margin_histogram:
         print_histogram("Entries by knowledge margin", report.margin_histogram)
+    if report.margins_outdated:
+        new = f", and {report.unmeasured:,} entries have none" if report.unmeasured else ""
+        typer.echo(_OUTDATED.format(new=new, path=report.path))
 
 
 def _index_text(index: dict[str, object]) -> str:

@@ -158,12 +158,12 @@ def load_gate(combiner: str | Path) -> tuple[Gate, GateManifest]:
     :raises CombinerError: The combiner has no gate, or it is damaged.
     """
     folder = Path(combiner) / FOLDER
-    again = "fit the combiner again with --gate"
+    again = "fit the combiner again with a gate"
     manifest = read_manifest(
         folder / _MANIFEST,
         GateManifest,
         CombinerError,
-        missing=f"{combiner}: this combiner has no gate; {again}, or leave --gate out",
+        missing=f"{combiner}: this combiner has no gate; {again}, or leave `gate` out",
         again=again,
     )
     path = folder / _WEIGHTS

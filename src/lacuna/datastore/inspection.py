@@ -9,12 +9,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.datastore.columns import map_array, record_of
+from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import Manifest
 from lacuna.datastore.store import Store, open_store
 from lacuna.errors import SettingError, StoreError
@@ -24,6 +24,10 @@ from lacuna.records import SentencePair
 # The knowledge margins, if they were measured: one integer per entry.
 MARGIN = "margin/margin.npy"
 MARGIN_MANIFEST = "margin/manifest.json"
+# The row numbers of the entries, if the memory was edited before.
+MARGIN_ROWS = "margin/rows.npy"
+# Stands for the margin of an entry that has none.
+UNMEASURED = -1
 
 MARGIN_EDGES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 
@@ -35,7 +39,9 @@ class StoreReport:
     :param known: Number of known entries.
     :param bytes: Size of the whole folder, index and margins included.
     :param index: Kind of the index, and whether it was built from the store in its current state; None for no index.
-    :param margin_histogram: See :func:`margin_histogram`; None if the store has no current margins.
+    :param margin_histogram: See :func:`margin_histogram`; None if no entry has a margin.
+    :param margins_outdated: Whether entries were added or forgotten after the margins were measured.
+    :param unmeasured: Number of entries that were added, which have no margin.
     :param segments: Number of segments; 1 for a store that was never edited.
     """
 
@@ -45,6 +51,8 @@ class StoreReport:
     bytes: int
     index: dict[str, Any] | None
     margin_histogram: dict[str, dict[str, int]] | None
+    margins_outdated: bool = False
+    unmeasured: int = 0
     segments: int = 1
 
     @property
@@ -70,6 +78,8 @@ class StoreReport:
             "parent": None if manifest.parent is None else manifest.parent.model_dump(mode="json"),
             "index": self.index,
             "margin_histogram": self.margin_histogram,
+            "margins_outdated": self.margins_outdated,
+            "unmeasured": self.unmeasured,
         }
 
 
@@ -80,13 +90,20 @@ def inspect_store(path: str | Path) -> StoreReport:
 
 def summarize_store(store: Store) -> StoreReport:
     """Summarize an open store without reading its keys."""
+    measured = measured_margins(store)
+    histogram, has = None, np.ones(store.entries, np.bool_)
+    if measured is not None:
+        has = measured.values != UNMEASURED
+        histogram = margin_histogram(measured.values[has], store.known[has])
     return StoreReport(
         store.path,
         store.manifest,
         int(np.count_nonzero(store.known)),
         _folder_size(store.path),
         _index_of(store),
-        _margins_of(store),
+        histogram,
+        measured is not None and measured.outdated,
+        int(np.count_nonzero(~has)),
         1 if store.segments is None else len(store.segments),
     )
 
@@ -119,15 +136,63 @@ def _index_of(store: Store) -> dict[str, Any] | None:
     return {"kind": "+".join(kinds), "current": current}
 
 
-def _margins_of(store: Store) -> dict[str, dict[str, int]] | None:
+class MeasuredMargins(NamedTuple):
+    """The margins of a store.
+
+    :param values: One for each entry; :data:`UNMEASURED` if it was added after they were measured. # (entries,)
+    :param outdated: Whether entries were added or forgotten after they were measured, so that others may have changed.
+    """
+
+    values: NDArray[np.int32]
+    outdated: bool
+
+
+def measured_margins(store: Store) -> MeasuredMargins | None:
+    """Return the margins of a store as they were measured; ``None`` if no entry has one.
+
+    :mod:`lacuna.margin` can bring outdated ones up to date.
+    """
     content = _read_part(store.path / MARGIN_MANIFEST, ("store", "data"), "measure the margins again")
-    if content is None or content["store"] != store.fingerprint:
+    if content is None:
         return None
-    path, data = store.path / MARGIN, content["data"]
-    if not isinstance(data, dict) or not path.is_file() or record_of(path).xxh3 != data.get("xxh3"):
+    if content["store"] == store.fingerprint:
+        return MeasuredMargins(_read_margin_file(store, MARGIN, content["data"], store.entries).astype(np.int32), False)
+    saved = _read_margin_file(store, MARGIN_ROWS, content["rows"]) if content.get("rows") else None
+    rows = measured_rows(store, content["store"], saved)
+    if rows is None:
+        return None
+    here, kept = np.isin(store.rows, rows), np.isin(rows, store.rows)
+    if not here.any():
+        return None
+    values = np.full(store.entries, UNMEASURED, np.int32)
+    values[here] = _read_margin_file(store, MARGIN, content["data"], len(rows))[kept]
+    return MeasuredMargins(values, outdated=not (here.all() and kept.all()))
+
+
+def measured_rows(store: Store, measured: str, saved: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """Return the row number of each entry that had a margin before a memory was edited; ``None`` if that is unknown.
+
+    :param measured: Fingerprint of the store whose margins were measured.
+    :param saved: The row numbers that were saved with the margins, unless the store had not been edited yet.
+    """
+    if store.segments is None or saved is not None:
+        return None if store.segments is None else saved
+    first = store.segments[0].store if store.segments else None
+    return first.rows if first is not None and first.fingerprint == measured else None
+
+
+def _read_margin_file(store: Store, name: str, record: object, count: int | None = None) -> NDArray[Any]:
+    """Read a file of the margins, which must be the one in their manifest."""
+    path = store.path / name
+    if not isinstance(record, dict) or not path.is_file() or record_of(path).xxh3 != record.get("xxh3"):
         raise StoreError(f"{path}: missing or damaged; measure the margins again")
-    margins = cast(NDArray[np.uint16], map_array(path, np.uint16, (store.entries,)))
-    return margin_histogram(margins, store.known)
+    try:
+        numbers: NDArray[Any] = np.load(path, mmap_mode="r" if count else None, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again") from error
+    if count is not None and numbers.shape != (count,):
+        raise StoreError(f"{path}: has shape {numbers.shape}, not {(count,)}; measure the margins again")
+    return numbers
 
 
 def _read_part(path: Path, keys: tuple[str, ...], again: str) -> dict[str, Any] | None:
@@ -187,12 +252,12 @@ def entries_of(
     *,
     sentence: int | None = None,
     token: int | None = None,
-    margins: NDArray[np.uint16] | None = None,
+    margins: NDArray[np.integer[Any]] | None = None,
     limit: int = 50,
 ) -> list[Entry]:
     """List the entries of a sentence, the entries with a value, or both; at most ``limit``, in order.
 
-    :param margins: The margins of all entries, to be included.
+    :param margins: The margins of all entries, to be included; :data:`UNMEASURED` for none.
     """
     if sentence is None and token is None:
         raise SettingError("sentence, token: got neither; choose the entries to list with one of them")
@@ -213,7 +278,7 @@ def _rows(chosen: NDArray[np.bool_], limit: int) -> Sequence[int]:
     return rows
 
 
-def _entry(store: Store, row: int, margins: NDArray[np.uint16] | None) -> Entry:
+def _entry(store: Store, row: int, margins: NDArray[np.integer[Any]] | None) -> Entry:
     sentence = int(store.sentence[row])
     return Entry(
         entry=row,
@@ -223,6 +288,6 @@ def _entry(store: Store, row: int, margins: NDArray[np.uint16] | None) -> Entry:
         prediction=int(store.predictions[row]),
         known=bool(store.known[row]),
         p_gold=float(np.exp(store.log_p_gold[row])),
-        margin=None if margins is None else int(margins[row]),
+        margin=None if margins is None or margins[row] == UNMEASURED else int(margins[row]),
         pair=store.sentences[sentence],
     )

@@ -141,7 +141,7 @@ def read_store_manifest(folder: Path) -> Manifest:
     :raises StoreError: The folder has no finished store, or its manifest is damaged.
     """
     if not folder.exists():
-        raise StoreError(f"{folder}: no such store; build it with: lacuna build CORPUS --into {folder}")
+        raise StoreError(f"{folder}: no such store; build one there with lacuna build")
     if not (folder / MANIFEST).is_file() and (folder / UNFINISHED).is_file():
         raise StoreError(f"{folder}: this store is not finished; run the same build command again")
     missing = f"{folder}: not a store, it has no {MANIFEST}; name a folder that was written by lacuna build"

@@ -71,7 +71,7 @@ def translate_file(
     check_review(translator, calibration, settings)
     languages = translator.model.languages
     if languages is None:
-        raise SettingError("languages: the model does not say which it translates; give --languages, such as de-en")
+        raise SettingError("languages: the model does not say which it translates; name them when it is loaded")
     splitter = Splitter(languages, fitting(translator.model))
     matches = SegmentMatches(translator.memories, tag)
     documents = DocumentTranslator(_scored(translator, stream, calibration), splitter, matches, settings)
@@ -84,7 +84,7 @@ def check_review(translator: Translator, calibration: Calibration | None, settin
         check_calibration(calibration, translator)
     elif settings is not None and settings.review_below is not None:
         raise SettingError(
-            "--review-below: needs a calibration, which gives the confidence; use --calibration or a domain with one"
+            "review_below: needs a calibration, which gives the confidence; use `calibration` or a domain with one"
         )
 
 

@@ -228,8 +228,8 @@ def check_files(path: Path, into: Path) -> None:
     if not path.is_file():
         raise DocumentError(f"{path}: no such file; name a file to translate")
     if into.is_dir() or any(parent.is_file() for parent in into.parents):
-        raise DocumentError(f"--into: got {into}, which cannot be a file; name another")
+        raise DocumentError(f"into: got {into}, which cannot be a file; name another")
     if into.exists() and into.samefile(path):
-        raise DocumentError(f"--into: got {into}, which is the file itself; name another")
+        raise DocumentError(f"into: got {into}, which is the file itself; name another")
     if format_of(into.name) is not format_of(path.name):
-        raise DocumentError(f"--into: got {into} for {path.name}; give it the same suffix, since the format is kept")
+        raise DocumentError(f"into: got {into} for {path.name}; give it the same suffix, since the format is kept")

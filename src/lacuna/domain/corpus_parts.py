@@ -75,8 +75,8 @@ def read_parts(
     rest = without_sources(pairs, [*given_dev, *given_test])
     if not rest:
         raise CorpusError(
-            f"nothing for the memory: the source sentences of all {len(pairs):,} pairs are in --dev or --test too; "
-            "give another corpus, or leave --dev and --test out"
+            f"nothing for the memory: the source sentences of all {len(pairs):,} pairs are in `dev` or `test` too; "
+            "give another corpus, or leave `dev` and `test` out"
         )
     sentences = len(set(source_keys(rest)))
     sizes = {

@@ -118,6 +118,7 @@ def open_domain(path: str | Path, *, device: str = "auto") -> Domain:
 
     :param device: As in :func:`~lacuna.models.load_model`.
     :raises DomainError: There is no domain, it is damaged, or its model is missing or has changed.
+    :raises SettingError: There is no such device.
     """
     folder = Path(path)
     manifest = read_domain_manifest(folder)
@@ -125,7 +126,7 @@ def open_domain(path: str | Path, *, device: str = "auto") -> Domain:
     try:
         model = load_model(manifest.model.name, device=device, languages=languages)
     except ModelError as error:
-        if manifest.model.name is None or "device" in str(error)[:8]:
+        if manifest.model.name is None:
             raise
         raise DomainError(
             f"{folder}: its model cannot be opened ({error}); put it back there, or adapt again"

@@ -151,6 +151,6 @@ def read_domain_manifest(folder: Path) -> DomainManifest:
         folder / MANIFEST,
         DomainManifest,
         DomainError,
-        missing=f"{folder}: no domain there, {MANIFEST} is missing; make one with: lacuna adapt CORPUS --into {folder}",
+        missing=f"{folder}: no domain there, {MANIFEST} is missing; make one with lacuna adapt",
         again="copy or adapt it again",
     )

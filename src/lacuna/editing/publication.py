@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
+from lacuna.datastore.inspection import measured_margins
 from lacuna.datastore.store import Segment
 from lacuna.editing.lookup import pair_key
 from lacuna.errors import LacunaError, StoreError, UnavailableError
-from lacuna.margin.storage import read_margins
 from lacuna.milvus import (
     Collection,
     CollectionInfo,
@@ -113,8 +113,8 @@ def sync_collection(store: Store, *, progress: Progress = SILENT) -> int:
         sent = _sync(Collection.open(link.address), store, link, progress)
     except UnavailableError as error:
         raise UnavailableError(
-            f"{error}; the edit is saved in {store.path}, but not there yet: run lacuna index {store.path} "
-            "--kind milvus later"
+            f"{error}; the edit is saved in {store.path}, but not there yet: later run lacuna index {store.path} "
+            "with `kind` milvus"
         ) from error
     write_link(store.path, link.model_copy(update={"segments": wanted}))
     return sent
@@ -135,10 +135,10 @@ def _begin(connection: Connection, store: Store, kind: CollectionKind) -> tuple[
     if found.model.fingerprint != wanted.model.fingerprint:
         raise StoreError(
             f"{address}: has a memory of another model ({found.model.name}, fingerprint "
-            f"{found.model.fingerprint[:12]}, not {wanted.model.fingerprint[:12]}); choose another --collection"
+            f"{found.model.fingerprint[:12]}, not {wanted.model.fingerprint[:12]}); choose another `collection`"
         )
     if found.store != wanted.store:
-        raise StoreError(f"{address}: has another memory, or another state of this one; choose another --collection")
+        raise StoreError(f"{address}: has another memory, or another state of this one; choose another `collection`")
     return Collection.create(connection, wanted), True
 
 
@@ -231,9 +231,10 @@ def _rows(
 
 def _margins(store: Store) -> NDArray[np.int32] | None:
     try:
-        return read_margins(store).values.astype(np.int32)
-    except LacunaError:  # not measured, or of an earlier state
+        measured = measured_margins(store)
+    except LacunaError:  # damaged
         return None
+    return None if measured is None else measured.values
 
 
 def _sentence_blocks(store: Store) -> Iterator[dict[int, SentencePair]]:

@@ -112,7 +112,7 @@ def check_receipt(memory: str | Path, receipt: str | Path) -> ReceiptCheck:
 
     :raises StoreError: The receipt cannot be read, or is of another memory.
     """
-    missing = f"{receipt}: no such receipt; name a file that lacuna forget --receipt has written"
+    missing = f"{receipt}: no such receipt; name a receipt that lacuna forget has written"
     read = read_manifest(Path(receipt), Receipt, StoreError, missing=missing, again="use the original file")
     commits = {entry.commit: entry.action for entry in read_log(memory)}
     if commits.get(read.commit) not in ("forget", "replace"):

@@ -167,7 +167,7 @@ def find_python(named: str | Path | None) -> Path:
         raise SettingError(f"{wanted}: no such program; name the Python of an environment with unbabel-comet")
     raise MissingExtra(
         f"COMET needs a separate environment, and {_OWN_PYTHON} does not exist; run `make comet`, or name a Python "
-        f"with unbabel-comet by --comet-python or {PYTHON_VARIABLE}"
+        f"with unbabel-comet by `python` or {PYTHON_VARIABLE}"
     )
 
 

@@ -278,9 +278,7 @@ def with_comet(
 
 def _check(references: Sequence[str], systems: Mapping[str, Sequence[str]]) -> None:
     if not systems:
-        raise EvaluationError(
-            "no system to evaluate; give files of translations, or --model or --memory to translate with"
-        )
+        raise EvaluationError("no system to evaluate; give translations, or a `model` or `memory` to translate with")
     if not any(line.strip() for line in references):
         raise EvaluationError(
             f"references: got {len(references):,} lines without text; at least one must have a sentence"
@@ -297,12 +295,14 @@ def _main_language(references: Sequence[str], target_language: str | None) -> st
     """Return the language code for sacreBLEU (``zh`` for ``zh_TW``), or an empty string without a language."""
     language = "" if target_language is None else normalize_language(target_language).partition("-")[0]
     if target_language is not None and not _CODE.fullmatch(language):
-        raise SettingError(f"target language: got {target_language!r}; give its code, such as en, zh or pt_BR")
+        raise SettingError(f"target_language: got {target_language!r}; give its code, such as en, zh or pt_BR")
     text = "".join(references)
     if language not in _BY_CHARACTER and 2 * len(_UNSPACED.findall(text)) > len(_LETTER.findall(text)):
         # Tokenizer 13a would treat whole sentences as words, and the score would be meaningless.
         got = f"the target language is {language}" if language else "no target language"
-        raise EvaluationError(f"references: mostly Chinese or Japanese characters, but {got}; give --target zh or ja")
+        raise EvaluationError(
+            f"references: mostly Chinese or Japanese characters, but {got}; give `target_language` zh or ja"
+        )
     return language
 
 

@@ -214,7 +214,7 @@ def encode_fitting(model: Model, pairs: Sequence[SentencePair]) -> list[EncodedD
     if not fitting:
         raise CorpusError(
             f"dev set: {len(pairs):,} pairs, none of which fits into the {model.max_length} tokens of {model.name}; "
-            "give another --dev"
+            "give another dev set"
         )
     if len(fitting) < len(pairs):
         skipped = len(pairs) - len(fitting)

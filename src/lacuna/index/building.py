@@ -92,7 +92,7 @@ def build_index(
     if store.segments is not None:
         raise IndexingError(
             f"{store.path}: this memory was edited, and each of its {len(store.segments)} segments has an index; "
-            f"to build a new one, use: lacuna compact {store.path} --kind {kind}"
+            f"to build a new one, use lacuna compact {store.path} with `kind` {kind}"
         )
     identity = store_identity(store)
     rows, dimension = store.keys.rows, store.keys.dimension

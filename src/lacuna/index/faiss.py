@@ -26,6 +26,8 @@ from lacuna.workers import one_thread
 
 _FAISS: Any = faiss  # its type stubs are incomplete
 
+# Kinds that quantize whole keys; before others, a transformation changes the dimension.
+_WHOLE_PQ = re.compile(r"(?:IVF[^,]*,)?PQ(\d+).*")
 _BLOCK_ELEMENTS = 1 << 24  # of float32 keys added at once: 64 MiB
 
 # faiss has one threshold for the whole process. We lower it while any of our calls runs and restore it after the last
@@ -98,7 +100,7 @@ def make_index(
         suited = max(1, round(4 * rows**0.5))
         raise IndexingError(
             f"kind: {kind.name} has {kind.lists:,} lists and needs at least as many entries, the store has {rows:,}; "
-            + (f'use --kind exact, or fewer lists as in "IVF{suited},Flat"' if rows else "use --kind exact")
+            + (f'use `kind` exact, or fewer lists as in "IVF{suited},Flat"' if rows else "use `kind` exact")
         )
     index = make_empty(kind, dimension)
     _prepare(index, seed)
@@ -150,7 +152,8 @@ def make_empty(kind: IndexKind, dimension: int) -> Any:  # noqa: ANN401
     try:
         return _FAISS.index_factory(dimension, kind.name, _FAISS.METRIC_L2)
     except (RuntimeError, MemoryError, ValueError) as error:
-        if "multiple of the number of subquantizers" in str(error):
+        codes = _WHOLE_PQ.fullmatch(kind.name)
+        if codes and dimension % int(codes[1]):
             why = f"but its number of codes must divide the dimension, {dimension}"
         else:
             why = f"which faiss cannot build for {dimension}-dimensional keys"
@@ -242,7 +245,7 @@ def _matrix_products(dimension: int) -> Iterator[None]:
 
 
 @contextmanager
-def _own_errors(what: str, way_out: str = "use --kind exact or another kind") -> Iterator[None]:
+def _own_errors(what: str, way_out: str = "use `kind` exact or another one") -> Iterator[None]:
     """Convert exceptions of faiss to one-line errors."""
     try:
         yield

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from lacuna.datastore import Store
 from lacuna.datastore.columns import record_of
+from lacuna.datastore.inspection import measured_rows
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_path, writing
@@ -125,7 +126,7 @@ class Margins:
         if not 1 <= max_margin <= self.manifest.max_margin:
             raise StoreError(
                 f"{self.path}: measured up to {self.manifest.max_margin}, but {max_margin} is needed; "
-                f"measure again with: lacuna margin {self.path.parent} --max-margin {max_margin}"
+                f"measure again with lacuna margin {self.path.parent} and `max_margin` {max_margin}"
             )
         return np.minimum(self.values, np.uint16(max_margin))
 
@@ -212,8 +213,6 @@ class EarlierMargins:
 
 def read_earlier_margins(store: Store) -> EarlierMargins | None:
     """Read the margins of an edited memory as they were measured; ``None`` if there are none that it had before."""
-    if store.segments is None:
-        return None
     folder = store.path / FOLDER
     try:
         manifest = _read_margin_manifest(store)
@@ -222,15 +221,12 @@ def read_earlier_margins(store: Store) -> EarlierMargins | None:
         distances = None
         if manifest.unknown is not None:
             distances = _read_array(folder / UNKNOWN, manifest.unknown, np.float64, store, count)
-        if manifest.rows is not None:
-            rows = _read_array(folder / ROWS, manifest.rows, np.int64, store, count)
-        elif store.segments and manifest.store == store.segments[0].store.fingerprint:
-            rows = store.segments[0].store.rows
-        else:
-            return None
+        listed = manifest.rows
+        saved = None if listed is None else _read_array(folder / ROWS, listed, np.int64, store, count)
+        rows = measured_rows(store, manifest.store, saved)
     except StoreError:
         return None
-    return EarlierMargins(values, distances, rows, manifest.max_margin)
+    return None if rows is None else EarlierMargins(values, distances, rows, manifest.max_margin)
 
 
 def _read_margin_manifest(store: Store) -> MarginManifest:

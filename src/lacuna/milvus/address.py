@@ -97,7 +97,7 @@ class MilvusAddress:
             return Path(self.token_file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            raise SettingError(f"--token-file: {self.token_file} cannot be read ({reason}); name another") from error
+            raise SettingError(f"token_file: {self.token_file} cannot be read ({reason}); name another") from error
 
 
 def is_address(text: str) -> bool:
@@ -122,4 +122,4 @@ def _checked_uri(uri: str) -> str:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return f"{parts.scheme}://{host}:{parts.port or PORT}"
     except ValueError as error:
-        raise SettingError(f"uri: got {uri!r}; write {URI_FORMS}; a token goes into --token-file") from error
+        raise SettingError(f"uri: got {uri!r}; write {URI_FORMS}; a token goes into `token_file`") from error

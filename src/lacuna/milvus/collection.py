@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lacuna.datastore import Store
 from lacuna.datastore.columns import line_to_pair
+from lacuna.datastore.inspection import UNMEASURED
 from lacuna.errors import IndexingError, StoreError, UnavailableError
 from lacuna.milvus.address import MilvusAddress
 from lacuna.milvus.collection_kind import CollectionKind
@@ -25,7 +26,6 @@ from lacuna.milvus.schema import (
     FORMAT,
     INFO,
     MOST_RESULTS,
-    UNMEASURED,
     CollectionInfo,
     line_of,
     make_schemas,
@@ -132,7 +132,7 @@ class Collection:
         info = read_info(connection)
         if info is None:
             raise StoreError(
-                f"{address}: no such memory on the server; name another, or make it with lacuna index --kind milvus"
+                f"{address}: no such memory on the server; name another, or make it with lacuna index and `kind` milvus"
             )
         if not info.complete:
             raise StoreError(f"{address}: not complete; run the lacuna index command that began it again")

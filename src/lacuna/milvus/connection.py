@@ -108,13 +108,13 @@ class Connection:
             return _NotLoaded(text)
         if code == _NOT_FOUND:
             return StoreError(
-                f"{self.address}: no such collection on the server; name another, or make it with: "
-                "lacuna index STORE --kind milvus"
+                f"{self.address}: no such collection on the server; name another, or make it with "
+                "lacuna index and `kind` milvus"
             )
         cause = error.__cause__  # pymilvus hides why a connection failed
         if "auth" in f"{text} {'' if cause is None else _first_line(cause)}".lower():
             return SettingError(
-                f"{self.address}: the server does not accept the token; give the right one in --token-file or in "
+                f"{self.address}: the server does not accept the token; give the right one in `token_file` or in "
                 f"the variable {TOKEN_VARIABLE}"
             )
         if code == _CONNECT_FAILED:

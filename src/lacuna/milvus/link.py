@@ -62,7 +62,7 @@ def read_link(folder: Path) -> CollectionLink | None:
     path = folder / LINK
     if not path.exists():
         return None
-    again = "make it again with lacuna index --kind milvus"
+    again = "make it again with lacuna index and `kind` milvus"
     return read_manifest(path, CollectionLink, IndexingError, missing=f"{path}: missing; {again}", again=again)
 
 

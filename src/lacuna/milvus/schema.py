@@ -28,7 +28,6 @@ FORMAT = 1
 MOST_RESULTS = 16_384  # neighbors of a query, queries of a search, and rows of an answer
 MOST_TEXT = 65_535  # bytes of a text field
 MOST_TAG = 1024  # bytes
-UNMEASURED = -1  # in place of a margin
 
 # Fields of an entry besides its number, key and tag: name, type of NumPy, name of the type in Milvus.
 FIELDS: dict[str, tuple[type[np.generic], str]] = {

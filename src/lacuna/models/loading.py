@@ -110,7 +110,7 @@ def _device(asked: str) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in available or (device.index or 0) >= _count(device):
-        raise ModelError(f"device: got {asked!r}; available: auto, {', '.join(available)}")
+        raise SettingError(f"device: got {asked!r}; available: auto, {', '.join(available)}")
     return device
 
 

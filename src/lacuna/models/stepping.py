@@ -60,8 +60,8 @@ class ModelScorer:
 
     :param engine: What runs the model: ``compiled`` kernels, our decoder in ``torch``, or the one of ``transformers``.
         By default, the first of these that supports the model.
-    :param int8: Round the weights to 8 bits: faster on a CPU, and slightly less exact. For families without a decoder
-        of ours, only encoder and projection are rounded.
+    :param int8: Round the weights to 8 bits: slightly less exact; on a CPU faster with large models or large batches.
+        For families without a decoder of ours, only encoder and projection are rounded.
     """
 
     def __init__(self, model: Model, *, engine: str | None = None, int8: bool = False) -> None:

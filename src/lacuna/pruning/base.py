@@ -127,7 +127,7 @@ def limit_drops(asked: int, possible: int, entries: int, why: str, way_out: str,
         return min(asked, possible)
     raise SettingError(
         f"ratio: asks for {asked:,} of {entries:,} entries, but {why}: at most {possible:,} "
-        f"({largest_ratio(possible, entries)}); {way_out}, or drop as many as possible with --clamp"
+        f"({largest_ratio(possible, entries)}); {way_out}, or drop as many as possible with `clamp`"
     )
 
 

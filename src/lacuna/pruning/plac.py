@@ -117,7 +117,7 @@ def _check_measured(entries: EntryTable, min_margin: int) -> None:
     if min_margin > entries.max_margin:
         raise SettingError(
             f"min_margin: got {min_margin}, but margins were measured only up to {entries.max_margin}; "
-            f"use a smaller one, or measure them again with: lacuna margin STORE --max-margin {min_margin}"
+            f"use a smaller one, or measure them again with lacuna margin and `max_margin` {min_margin}"
         )
 
 

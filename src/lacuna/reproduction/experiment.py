@@ -265,5 +265,5 @@ def _find(path: Path, languages: Languages) -> Path:
         return path  # prefix of two plain files, which the reader accepts
     both = f"{path.name}.{languages.source} and {path.name}.{languages.target}"
     raise CorpusError(
-        f"{path}: no corpus of that name; expected {path.name}.tsv, or {both}: name the folder with --data"
+        f"{path}: no corpus of that name; expected {path.name}.tsv, or {both}: name the folder with `data`"
     )

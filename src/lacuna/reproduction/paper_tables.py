@@ -162,7 +162,7 @@ def safe_table(results: ComparisonResults, paper: PaperDomain | None) -> Table:
         Column("95 % from", "score"),
         Column("to", "score"),
     )
-    note = "Here: chosen on dev as lacuna prune --auto does, with vanilla kNN-MT; confirmed on test over all seeds. "
+    note = "Here: chosen on dev as automatic pruning does, with vanilla kNN-MT; confirmed on test over all seeds. "
     note += "Paper: chosen on test."
     note += "" if results.safe else " Every ratio loses significantly on dev."
     marks = {(0, 6): "*"} if results.safe and results.safe.difference.at_least < LEVEL else {}

@@ -31,9 +31,9 @@ class Access:
 
     def __post_init__(self) -> None:
         if self.writable and (self.key or self.write_key):
-            raise SettingError("--writable: given although the server has a key; use --write-key-file instead of it")
+            raise SettingError("writable: given although the server has a key; use `write_key` instead of it")
         if self.write_key is not None and self.write_key == self.key:
-            raise SettingError("write key: is the same as the API key; choose another")
+            raise SettingError("write_key: is the same as the API key; choose another")
 
     @property
     def writing(self) -> Writing:
@@ -48,7 +48,7 @@ class Access:
     def check_writing(self, request: Request, given: str | None) -> None:
         """Refuse an edit that is not allowed."""
         if self.writing == "off":
-            raise Forbidden("this server does not take edits; start it with --write-key-file, or with --writable")
+            raise Forbidden("this server does not take edits; start it with a write key, or as writable")
         if self.writing == "open":
             _check_origin(request)
         elif not _equal(self.write_key, (given,)):

@@ -117,7 +117,7 @@ def serve(
     is_public = not ipaddress.ip_address(place).is_loopback
     if access.writing == "open" and is_public:
         listener.close()
-        raise SettingError(f"--writable: {host} is not for this machine only; use --write-key-file, or --host {HOST}")
+        raise SettingError(f"writable: {host} is not for this machine only; use a `write_key`, or `host` {HOST}")
     if access.key is None and is_public:
         text = f"{host}: everyone who reaches this address may use the server; set an API key, or use {HOST}"
         warnings.warn(text, LacunaWarning, stacklevel=2)
@@ -140,7 +140,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_QUEUE)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise SettingError(f"{host}, port {port}: cannot be bound ({why}); name another --host or --port") from error
+        raise SettingError(f"{host}, port {port}: cannot be bound ({why}); name another `host` or `port`") from error
 
 
 def make_page_routes() -> APIRouter:

@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 from lacuna import demo
 from lacuna.cli.main import app
-from lacuna.datastore import open_store
+from lacuna.datastore import inspect_store, open_store
 from lacuna.demo import DemoReport, DemoSettings, run_demo
 from lacuna.editing import read_log
 from lacuna.errors import DomainError
+from lacuna.margin import read_margins
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_marian
 
@@ -65,6 +66,12 @@ def test_nothing_of_the_correction_stays(report: DemoReport) -> None:
     store = open_store(report.domain.memory)
     assert report.correction.pair.source not in [pair.source for pair in store.sentences]
     assert [entry.action for entry in read_log(report.domain.memory)] == ["add", "forget"]
+
+
+def test_the_domain_stays_measured(report: DemoReport) -> None:
+    store = open_store(report.domain.memory)
+    assert read_margins(store).manifest.entries == store.entries
+    assert inspect_store(store.path).unmeasured == 0
 
 
 def test_a_second_run_uses_the_domain(report: DemoReport, model: Path) -> None:

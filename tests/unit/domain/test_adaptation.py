@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -284,6 +285,20 @@ def test_a_missing_model_is_one_line(small: Domain, tmp_path: Path) -> None:
     with pytest.raises(DomainError, match="its model cannot be opened") as caught:
         open_domain(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["device", "devices"])
+def test_a_missing_model_is_told_from_an_unknown_device(small: Domain, tmp_path: Path, name: str) -> None:
+    path = shutil.copytree(small.path, tmp_path / "small")
+    content = json.loads((path / "domain.json").read_text())
+    (tmp_path / name).mkdir()
+    content["model"]["name"] = name
+    del content["checksum"]
+    (path / "domain.json").write_text(json.dumps(content))
+    with chdir(tmp_path), pytest.raises(DomainError, match=f"its model cannot be opened \\({name} is not a model"):
+        open_domain(path)
+    with pytest.raises(SettingError, match=r"^device: got 'gpu'; available"):
+        open_domain(small.path, device="gpu")
 
 
 def test_an_edited_manifest_is_noticed(small: Domain, tmp_path: Path) -> None:

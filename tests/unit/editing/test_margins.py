@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lacuna.datastore import build_store, open_store
+from lacuna.datastore import build_store, entries_of, inspect_store, open_store
+from lacuna.datastore.inspection import measured_margins
 from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences
 from lacuna.errors import SettingError
 from lacuna.index import build_index
@@ -54,6 +55,42 @@ def test_margins_follow_edits(memory: Path, monkeypatch: pytest.MonkeyPatch) -> 
     forget_sentences(memory, Selection(sentences=(100,)))
     assert measure_margin(open_store(memory), MAX).margins.values.tolist() == wanted(memory)
     assert scratch == []
+
+
+def test_a_summary_of_an_edited_memory_has_the_margins_that_were_measured(memory: Path) -> None:
+    before, rng = inspect_store(memory), np.random.default_rng(5)
+    assert before.margin_histogram is not None
+    assert (before.unmeasured, before.margins_outdated) == (0, False)
+    old = measured_margins(open_store(memory))
+    assert old is not None
+    added = add_pairs(memory, [pair(rng) for _ in range(3)], MODEL, cleaning=None).added
+    store, report = open_store(memory), inspect_store(memory)
+    new = np.isin(store.sentence, added)
+    assert report.margin_histogram == before.margin_histogram
+    assert (report.as_json()["unmeasured"], report.as_json()["margins_outdated"]) == (int(new.sum()), True)
+    margins = measured_margins(store)
+    assert margins is not None
+    assert margins.values[~new].tolist() == old.values.tolist()
+    assert {one.margin for one in entries_of(store, sentence=added[0], margins=margins.values)} == {None}
+    forget_sentences(memory, Selection(sentences=added))
+    report = inspect_store(memory)
+    assert (report.margin_histogram, report.unmeasured) == (before.margin_histogram, 0)
+    assert not report.margins_outdated  # the entries are those of before
+    forget_sentences(memory, Selection(sentences=(4,)))
+    store, report = open_store(memory), inspect_store(memory)
+    assert (report.unmeasured, report.margins_outdated) == (0, True)
+    assert report.margin_histogram is not None
+    assert sum(sum(some.values()) for some in report.margin_histogram.values()) == store.entries
+    measure_margin(store, MAX)
+    assert not inspect_store(memory).margins_outdated
+
+
+def test_a_memory_of_other_entries_than_were_measured_has_no_margins(memory: Path) -> None:
+    rng = np.random.default_rng(6)
+    add_pairs(memory, [pair(rng) for _ in range(3)], MODEL, cleaning=None)
+    forget_sentences(memory, Selection(sentences=tuple(range(150))))
+    assert measured_margins(open_store(memory)) is None
+    assert inspect_store(memory).margin_histogram is None
 
 
 def test_what_cannot_be_followed_is_measured(memory: Path) -> None:

@@ -108,7 +108,7 @@ def test_chinese_gets_its_tokenizers(language: str) -> None:
 
 
 def test_chinese_without_a_target_language_is_refused() -> None:
-    with pytest.raises(EvaluationError, match="--target zh"):
+    with pytest.raises(EvaluationError, match="`target_language` zh"):
         evaluate_systems(CHINESE, {"one": CHINESE})
 
 

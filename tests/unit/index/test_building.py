@@ -108,8 +108,10 @@ def test_a_new_index_takes_the_place_of_the_old_one(store: FakeStore) -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("IVF4096,PQ64", "4,096 lists and needs at least as many entries, the store has 2,000; use --kind exact"),
+        ("IVF4096,PQ64", "4,096 lists and needs at least as many entries, the store has 2,000; use `kind` exact"),
         ("IVF16,PQ7", "must divide the dimension, 16"),
+        ("PQ5", "must divide the dimension, 16"),
+        ("PCAR10,IVF16,PQ3", "faiss cannot build for 16-dimensional keys"),
         ("ivf16", "allowed: auto, exact, or a faiss factory string"),
         ("", "allowed: auto, exact"),
         ("IVF16,Foo", "faiss cannot build"),
@@ -124,7 +126,7 @@ def test_kinds_that_cannot_be_made(store: FakeStore, kind: str, message: str) ->
 
 
 def test_lists_in_an_empty_store(tmp_path: Path) -> None:
-    with pytest.raises(IndexingError, match="the store has 0; use --kind exact"):
+    with pytest.raises(IndexingError, match="the store has 0; use `kind` exact"):
         build_index(FakeStore(tmp_path / "s", np.zeros((0, 16), np.float16)), "IVF16,Flat")
 
 

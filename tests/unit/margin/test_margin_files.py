@@ -112,7 +112,7 @@ def test_suitable_margins_are_not_measured_again(store: Store) -> None:
     capped = reference_margins(KEYS, KNOWN, 4).tolist()
     assert read_margins(store).capped(4).tolist() == capped
     assert sum(smaller.histogram["4"].values()) == capped.count(4)
-    with pytest.raises(StoreError, match=r"measured up to 64, but 65 is needed; .* --max-margin 65"):
+    with pytest.raises(StoreError, match=r"measured up to 64, but 65 is needed; .* and `max_margin` 65"):
         read_margins(store).capped(65)
     assert measure_margin(store, 65).measured
 

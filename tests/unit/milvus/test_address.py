@@ -105,7 +105,7 @@ def test_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert address.token() == "root:secret"
     assert "secret" not in str(address)
     file.unlink()
-    with pytest.raises(SettingError, match="--token-file"):
+    with pytest.raises(SettingError, match=r"^token_file: "):
         address.token()
 
 

@@ -73,7 +73,7 @@ def test_settings_reach_the_method(words: list[str], settings: dict[str, object]
         (["--method", "merge", "--ratio", "0.1", "--ngram", "4"], "ngram: got 4, but merge takes only k"),
         (["--method", "plac"], "plac needs one"),
         (["--ratio", "2"], "ratio: got 2.0"),
-        (["--ratio", "0.9"], "--clamp"),
+        (["--ratio", "0.9"], "`clamp`"),
     ],
 )
 def test_bad_arguments_leave_nothing(words: list[str], message: str, store: Store, tmp_path: Path) -> None:

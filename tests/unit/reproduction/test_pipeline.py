@@ -218,7 +218,7 @@ def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: 
 
 def test_data_that_is_not_there(settings: dict[str, object], tmp_path: Path) -> None:
     content = {name: value for name, value in settings.items() if name != "folder"}
-    with pytest.raises(CorpusError, match="--data"):
+    with pytest.raises(CorpusError, match="`data`"):
         reproduce(Experiment.model_validate(content), tmp_path / "out", data=tmp_path)
     assert not (tmp_path / "out").exists()
 

@@ -36,7 +36,7 @@ def test_files_are_found_in_every_shape(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"d/train: no corpus .* train\.de and train\.en.* --data"):
+    with pytest.raises(CorpusError, match=r"d/train: no corpus .* train\.de and train\.en.* `data`"):
         read_sentences(experiment(), tmp_path, tmp_path / "corpus")
 
 

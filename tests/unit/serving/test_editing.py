@@ -216,7 +216,7 @@ def test_edits_are_off_unless_asked_for(
             closed.headers["Authorization"] = "Bearer k"
             answer = closed.request(method, f"/api/v1/memories/{path}", json=body)
             assert answer.status_code == 403
-            assert "--write-key-file" in answer.json()["error"]
+            assert "start it with a write key" in answer.json()["error"]
             assert closed.get("/api/v1/info").json()["writing"] == "off"
     assert read_log(folder) == []
 
@@ -245,7 +245,7 @@ def test_foreign_pages_cannot_edit_through_a_browser(client: TestClient, headers
 
 
 def test_keys_that_contradict_each_other() -> None:
-    with pytest.raises(SettingError, match="--write-key-file instead"):
+    with pytest.raises(SettingError, match="`write_key` instead"):
         Access("k", writable=True)
     with pytest.raises(SettingError, match="same as the API key"):
         Access("k", "k")

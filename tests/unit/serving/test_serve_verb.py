@@ -66,7 +66,7 @@ def test_loopback_unless_told_otherwise(engine: Engine, monkeypatch: pytest.Monk
 
 def test_a_port_that_is_taken() -> None:
     taken = socket.create_server(("127.0.0.1", 0))
-    with taken, pytest.raises(SettingError, match="name another --host or --port"):
+    with taken, pytest.raises(SettingError, match="name another `host` or `port`"):
         listen("127.0.0.1", taken.getsockname()[1])
     with pytest.raises(SettingError, match="cannot be bound"):
         listen("127.0.0.1", 70_000)
@@ -86,7 +86,7 @@ def key_file(content: bytes) -> Callable[[Path], list[str]]:
         (lambda _: ["--memory", "it="], "NAME=FOLDER"),
         (lambda _: ["--memory", "it=nowhere"], "nowhere"),
         (lambda _: ["--combiner", "it=nowhere"], "nowhere"),
-        (lambda _: ["--max-texts", "0"], "max_texts"),
+        (lambda _: ["--max-texts", "0"], "--max-texts: got 0"),
         (lambda _: ["--api-key-file", "nowhere"], "nowhere"),
         (key_file(b" \n"), "--api-key-file: got no key"),
         (key_file(b"two words"), "blanks"),

@@ -168,7 +168,7 @@ def test_words_and_bpe_are_the_same_for_the_same_seed_and_after_a_kill(tmp_path:
 
 def test_a_finished_model_is_continued_with_its_own_tokenization_only(trained: Path) -> None:
     before = sorted(trained.rglob("*"))
-    with pytest.raises(TrainingError, match="this model has sentencepiece with joint ones; add --tokenization sente"):
+    with pytest.raises(TrainingError, match="this model has sentencepiece with joint ones; add `tokenization` sente"):
         run(trained, replace(TINY, tokenization="bpe"), go_on=True)
     assert sorted(trained.rglob("*")) == before
 
@@ -218,7 +218,7 @@ def test_too_long_dev_pairs_are_counted_and_refused_if_there_are_no_others(tmp_p
 
 def test_finished_model_is_not_overwritten(trained: Path) -> None:
     before = (trained / "model.safetensors").read_bytes()
-    with pytest.raises(TrainingError, match="holds a finished model; add --continue"):
+    with pytest.raises(TrainingError, match="holds a finished model; add `go_on`"):
         run(trained)
     assert (trained / "model.safetensors").read_bytes() == before
 

@@ -262,7 +262,9 @@ def _split(pairs: list[SentencePair], dev: int, test: int, seed: int) -> Split:
     try:
         split = split_corpus(sentences, dev=dev, test=test, seed=seed)
     except CorpusError as error:
-        raise FetchError(f"only source texts of four words or more are held out: {error}; see --dev, --test") from error
+        raise FetchError(
+            f"only source texts of four words or more are held out: {error} (see `dev`, `test`)"
+        ) from error
     return Split(split.train + labels, split.dev, split.test, split.dropped)
 
 

@@ -118,7 +118,7 @@ class Registry:
         """
         if name not in self.domains:
             near = get_close_matches(name, self.domains, n=1)
-            hint = f"did you mean {near[0]}?" if near else "see lacuna fetch --list"
+            hint = f"did you mean {near[0]}?" if near else "lacuna fetch lists them"
             raise FetchError(f"domain: got {name!r}; allowed are {', '.join(self.domains)}; {hint}")
         members = [package for package in self.packages if name in package.domains]
         found = [package for package in members if package.has(languages)]

@@ -84,7 +84,7 @@ def _gather(package: Package, cache: Path, download: Downloader) -> Path:
             _check(package, fresh)
             fresh.replace(cached)
     except OSError as error:
-        raise FetchError(f"cache: cannot write {cache} ({error.strerror}); name another folder with --cache") from error
+        raise FetchError(f"cache: cannot write {cache} ({error.strerror}); name another folder") from error
     return cached
 
 

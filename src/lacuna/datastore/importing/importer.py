@@ -337,7 +337,7 @@ class ImportCheck:
         likely = [kind for kind, count in self.marked.items() if count >= _MARKED * self.entries]
         if self.kind not in likely:
             way_out = (
-                f"they look like {likely[0]}: give --key {likely[0]}" if likely else "name the model that computed them"
+                f"they look like {likely[0]}: give `key` {likely[0]}" if likely else "name the model that computed them"
             )
             raise StoreError(
                 f"{self.name}: only {self.marked[self.kind]:,} of {self.entries:,} keys can be its keys of kind "

@@ -157,7 +157,7 @@ def hold_out(pairs: PairSet, at_most: int, seed: int) -> tuple[PairSet, PairSet]
     """Split pairs at random into training and dev pairs."""
     count = min(at_most, int(len(pairs) * _MAX_HELD_OUT_SHARE))
     if not count:
-        raise TrainingError(f"{len(pairs)} training pairs are too few to hold some out; give --dev, or 10 or more")
+        raise TrainingError(f"{len(pairs)} training pairs are too few to hold some out; give `dev`, or 10 or more")
     [everything] = pairs.parts
     return split_pairs(pairs, np.random.default_rng(seed).permutation(everything)[:count])
 

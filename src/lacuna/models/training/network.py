@@ -107,7 +107,7 @@ def copy_weights(folder: Path, network: MarianMTModel, vocabulary: Vocabulary) -
     if len(known) != len(vocabulary.tables):
         raise TrainingError(
             f"{folder}: cannot start from it, because only one of the two models has a joint vocabulary; "
-            "name another, or change --vocabularies"
+            "name another, or change `vocabularies`"
         )
     theirs, mine = trained_weights(other), trained_weights(network)
     embeddings: dict[str, torch.Tensor] = {}

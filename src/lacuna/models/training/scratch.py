@@ -158,11 +158,9 @@ def _check_folder(folder: Path, into: Path, plan: dict[str, Any]) -> None:
                 "repeat its command to resume it, or train into another folder"
             )
     elif finished and not go_on:
-        raise TrainingError(
-            f"{into}: holds a finished model; add --continue to train it further, or name another folder"
-        )
+        raise TrainingError(f"{into}: holds a finished model; add `go_on` to train it further, or name another folder")
     elif go_on and not finished:
-        raise TrainingError(f"{into}: there is no finished model to continue; leave --continue out to start one")
+        raise TrainingError(f"{into}: there is no finished model to continue; leave `go_on` out to start one")
     elif not go_on and into.exists() and any(into.iterdir()):
         raise TrainingError(f"{into}: is not empty and not a training run; name a new folder")
 
@@ -221,7 +219,7 @@ def _hold_out(pairs: PairSet, settings: TrainSettings) -> tuple[PairSet, PairSet
     if wanted >= count // 2:
         raise TrainingError(
             f"{count:,} training pairs are too few to hold out {wanted:,} for dev; "
-            "give --dev, or a smaller dev_pairs in the settings file"
+            "give `dev`, or a smaller dev_pairs in the settings file"
         )
     return split_pairs(pairs, np.random.default_rng(settings.seed).choice(count, wanted, replace=False))
 

@@ -110,7 +110,7 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         budget = f"hours {self.hours}, steps {self.steps}"
-        _check((self.hours is None) != (self.steps is None), "budget", budget, "exactly one: --hours or --steps")
+        _check((self.hours is None) != (self.steps is None), "budget", budget, "exactly one: `hours` or `steps`")
         _check_range(self, "1 or more", "steps", "batch_tokens", "evaluate_every", "save_every", "average", "dev_pairs")
         _check_range(self, "more than 0", "hours", "learning_rate", "clip_norm")
         _check_range(self, "0 or more", "warmup_steps", "patience", "weight_decay", "lexical_weight")

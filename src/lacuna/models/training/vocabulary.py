@@ -91,8 +91,8 @@ def check_tokenization(languages: Languages, settings: TrainSettings, folder: Pa
         if (kind, vocabularies) != (settings.tokenization, settings.vocabularies):
             raise TrainingError(
                 f"{folder}: got tokenization {settings.tokenization} with {settings.vocabularies} vocabularies, but "
-                f"this model has {kind} with {vocabularies} ones; add --tokenization {kind} "
-                f"--vocabularies {vocabularies}"
+                f"this model has {kind} with {vocabularies} ones; add `tokenization` {kind} and "
+                f"`vocabularies` {vocabularies}"
             )
 
 

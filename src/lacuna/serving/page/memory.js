@@ -64,11 +64,11 @@ function numbers(found) {
 }
 
 function margins(found) {
-  if (!found.margins) {
-    return card("Knowledge margins", make("p", {}, "Not measured for this memory. Run: ", make("code", {}, "lacuna margin STORE")));
-  }
+  const command = () => make("code", {}, "lacuna margin STORE");
+  if (!found.margins) return card("Knowledge margins", make("p", {}, "Not measured for this memory. Run: ", command()));
+  const edited = found.margins_outdated ? make("p", {}, `Measured before the last edits${found.unmeasured ? `; ${number(found.unmeasured)} entries have no margin yet` : ""}. To bring the margins up to date, run: `, command()) : null;
   return card("Knowledge margins", make("p", { class: "hint" }, "Number of nearest neighbors of an entry that are known before the first unknown one. Known entries with large margins may be pruned."),
-    make("div", { class: "chart" }, histogram(found.margins)));
+    make("div", { class: "chart" }, histogram(found.margins)), edited);
 }
 
 function words(found) {
