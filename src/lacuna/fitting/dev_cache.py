@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lacuna.corpora.placeholders import MASKING_VERSION
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import LacunaError
@@ -94,6 +95,7 @@ def pass_inputs(model: Model, pairs: Sequence[SentencePair], batch_size: int) ->
         "direction": f"{direction.languages} {direction.source_prefix!r} {list(direction.start_ids)}",
         "precision": f"{model.projection.weight.dtype} on {model.device.type}",
         "torch": f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()}",
+        "masking": str(MASKING_VERSION if model.mask_placeholders else 0),
         "batch": str(batch_size),
         "dev": digest.hexdigest(),
     }
