@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.margin import print_histogram
-from lacuna.cli.options import ClusterOptions, Device, Json, LanguagesOption, ModelOptions, Threads, expand_bundles
+from lacuna.cli.options import (
+    CORPUS_HELP,
+    ClusterOptions,
+    Device,
+    Json,
+    LanguagesOption,
+    ModelOptions,
+    Threads,
+    expand_bundles,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, CleaningReport, count_pairs, read_corpus
 from lacuna.datastore import (
@@ -43,7 +52,7 @@ StorePath = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a st
 
 @expand_bundles
 def build(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)],
     system: ModelOptions,
     cluster: ClusterOptions,
     into: Annotated[Path, typer.Option(help="Folder for the store.")],
