@@ -72,7 +72,8 @@ def find_accelerator(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, 
     """
     if "&" not in text and "_" not in text:
         return text, None
-    if len(text.split(None, _LABEL_WORDS)) > _LABEL_WORDS or _SENTENCE_END.search(text):
+    plain = _plain(text, spans)
+    if len(plain.split(None, _LABEL_WORDS)) > _LABEL_WORDS or _SENTENCE_END.search(plain):
         return text, None
     marks = [match.start() for match in _MARK.finditer(text) if not _inside(match.start(), spans)]
     if len(marks) != 1:
@@ -86,7 +87,7 @@ def find_accelerator(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, 
         return text, None
     leads = before[-1:] not in _NOT_BEFORE
     leads = leads and all(_inside(found.start(), spans) for found in _LETTER.finditer(before))
-    if leads or _BEFORE_WORD.fullmatch(before[-1:]) or _marks_inside_word(text, place):
+    if leads or _BEFORE_WORD.fullmatch(before[-1:]) or (not _CODE.search(plain) and _marks_inside_word(text, place)):
         return before + text[place + 1 :], Accelerator(mark, letter, leads)
     return text, None
 
@@ -102,9 +103,16 @@ def may_be_accelerator(text: str) -> bool:
     return text.count("_") == 1 and 1 < len(words) <= _EITHER_WORDS and any(map(_EITHER.fullmatch, words))
 
 
+def _plain(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """Return a text with a number for each placeholder, as a model reads it."""
+    parts, last = [], 0
+    for start, end in spans:
+        parts += [text[last:start], "71"]
+        last = end
+    return "".join([*parts, text[last:]])
+
+
 def _marks_inside_word(text: str, place: int) -> bool:
-    if _CODE.search(text):
-        return False
     before, after = _IN_WORD.search(text[:place]), _WORD_END.match(text, place + 1)
     if before is None or after is None or not before[0]:
         return False

@@ -48,7 +48,7 @@ PLACEHOLDER = re.compile(
     | {_NO_PATH_BEFORE}(?:~|\.{{1,2}})?(?:{_STEP}){{2,}}/?(?![\w/])  # /etc/x.conf, ../a/b
     | {_NO_PATH_BEFORE}(?:~|\.{{1,2}}){_STEP}(?![\w/])      # ~/.profile, ./configure
     | {_NO_PATH_BEFORE}/(?:{_ROOTS})/?(?![\w/])             # /etc
-    | [0-9\#*]\ufe0f?\u20e3                                 # a keycap
+    | (?<!\d)[0-9\#*]\ufe0f?\u20e3                          # a keycap
     | {_SYMBOL}(?:{_MODIFIER}|\u200d{_SYMBOL})*
     """
     r"""
