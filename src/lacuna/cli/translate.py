@@ -46,7 +46,13 @@ def translate(
         bool, typer.Option(help="With --into: take the translation of the same segment in a memory.")
     ] = True,
     review_below: Annotated[
-        float | None, typer.Option(help="With --into: mark translations with a lower confidence for review.")
+        float | None,
+        typer.Option(
+            help=with_default(
+                "With --into: mark translations with a lower confidence for review; 0 for none",
+                "lacuna.documents.translation:REVIEW_BELOW",
+            )
+        ),
     ] = None,
     calibration: CalibrationFolder = None,
     length_penalty: Annotated[
@@ -77,7 +83,7 @@ def translate(
 
     Example: `echo "Klicken Sie auf OK." | lacuna translate --domain it`
 
-    Example: `lacuna translate messages.po --domain it --into messages.en.po --review-below 0.6`
+    Example: `lacuna translate messages.po --domain it --into messages.en.po`
 
     Example: `echo "Klicken Sie auf OK." | lacuna translate --memory milvus://localhost/it --tag client-a`
     """
