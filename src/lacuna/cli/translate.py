@@ -133,12 +133,15 @@ def _print_texts(paragraphs: Iterator[Paragraph], json: bool) -> int:
 
 
 def _check_text(file: Path | None, settings: DocumentSettings) -> None:
-    from lacuna.documents import format_of, is_document
+    from lacuna.documents import is_document, is_plain_text
 
     if settings.overwrite or settings.review_below is not None:
         raise SettingError("--overwrite and --review-below are for files; give --into OUT")
-    if file is not None and is_document(file.name) and format_of(file.name).name != "text":
+    if file is None or is_plain_text(file):
+        return
+    if is_document(file.name):
         raise SettingError(f"{file}: has a format of its own; write its translation into a file with --into OUT")
+    raise SettingError(f"{file}: is a corpus with both languages; give a text file with its source sentences")
 
 
 def _check_file(file: Path, into: Path, lines: bool) -> None:
