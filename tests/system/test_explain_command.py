@@ -34,6 +34,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_pairs(Path("dev.tsv"), make_pairs(6, seed=1))
         Path("in.txt").write_text("Wir sehen.\n\nDrei Hunde.\nWir sehen.\n")
         Path("blank.txt").write_text("\n \n")
+        Path("blank.po").write_text('msgid ""\nmsgstr ""\n')
+        Path("blank.tsv").write_text("\n")
         build_index(build_store(load_model("model", device="cpu"), read_corpus("corpus.tsv"), "store"))
     return world
 
@@ -101,6 +103,45 @@ def test_gaps_as_table_json_and_tsv(
     assert text.count("│") == 7
 
 
+CATALOG = """
+msgid "Wir sehen. <b>Drei</b> Hunde."
+msgstr "We see. Three dogs."
+
+#, fuzzy
+msgctxt "menu"
+msgid "Ein Haus %s"
+msgstr "A home"
+
+msgid "%s"
+msgstr ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("in.po", CATALOG, [("2", "Wir sehen."), ("2", "<b>Drei</b> Hunde."), ("6", "Ein Haus %s")]),
+        ("in.tsv", "Wir sehen.\tWe see.\n\nDrei Hunde.\tThree dogs.\n", [("1", "Wir sehen."), ("3", "Drei Hunde.")]),
+        ("in.html", "<ul><li>Wir <i>sehen</i>.</li><li>Ja</li></ul>", [("1", "Wir sehen."), ("1", "Ja")]),
+        ("in.json", '{"menu": {"open": "Ein Haus"}}', [("menu.open", "Ein Haus")]),
+        ("in.de", "Wir sehen.\n", [("1", "Wir sehen.")]),
+    ],
+)
+def test_gaps_of_documents_and_corpora(
+    name: str,
+    content: str,
+    expected: list[tuple[str, str]],
+    world: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (world / name).write_text(content, encoding="utf-8")
+    command = ["gaps", name, *MEMORY, "--beam", "2", "--languages", "de-en"]
+    found = json.loads(run([*command, "--json"], world, monkeypatch, capfd))["gaps"]
+    assert sorted((gap["place"], gap["source"]) for gap in found) == sorted(expected)
+    assert ("place" in run(command, world, monkeypatch, capfd)) == (name == "in.json")
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [
@@ -116,6 +157,9 @@ def test_gaps_as_table_json_and_tsv(
         ([*CALIBRATE[:-1], "one.tsv", "--into", "new"], "one.tsv: no such file"),
         ([*CALIBRATE, "--into", "new", "--pairs", "1"], "needs 2 or more"),
         (["gaps", "none.txt", *MEMORY], "none.txt: cannot be read"),
+        (["gaps", "none.po", *MEMORY], "none.po: cannot be read"),
+        (["gaps", "blank.po", *MEMORY], "blank.po: no sentence in it"),
+        (["gaps", "blank.tsv", *MEMORY], "blank.tsv: empty corpus"),
         (["gaps", "none.txt", *MEMORY, "--into", "in.txt"], "none.txt: cannot be read"),
         (["gaps", "blank.txt", *MEMORY], "no sentence in it"),
         ([*GAPS, "--into", "in.txt"], "the file that is read"),

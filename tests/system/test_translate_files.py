@@ -62,6 +62,8 @@ REFUSED: dict[str, tuple[str, bytes, list[str], str]] = {
     "the file itself": ("a.txt", b"x", ["--into", "a.txt"], "the file itself"),
     "no folder": ("a.txt", b"x", ["--into", "a.txt/b.txt"], "cannot be a file"),
     "no --into": ("a.po", b"", [], "--into OUT"),
+    "a corpus": ("a.tsv", b"a\tb\n", [], "a.tsv: is a corpus with both languages; give a text file"),
+    "a compiled catalog": ("a.mo", b"", [], "a.mo: is a corpus with both languages; give a text file"),
     "lines of a file": ("a.txt", b"x", ["--into", "../out/b.txt", "--lines"], "--lines"),
     "review of text": ("a.txt", b"x", ["--review-below", "0.5"], "--into OUT"),
     "review without calibration": ("a.txt", b"x", ["--into", "../out/b.txt", "--review-below", "0.5"], "--calibration"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import Json, ModelOptions, expand_bundles, use_threads
+from lacuna.cli.options import CORPUS_HELP, Json, ModelOptions, expand_bundles, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.progress import duration
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @expand_bundles
 def adapt(
-    corpora: Annotated[
-        list[str], typer.Argument(metavar="CORPUS...", help="Bilingual files, or prefixes of two plain ones.")
-    ],
+    corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP)],
     system: ModelOptions,
     into: Annotated[Path, typer.Option(help="Folder for the domain.")],
     dev: Annotated[str | None, typer.Option(help="Dev corpus; default: some of the pairs.")] = None,

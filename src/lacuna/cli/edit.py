@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.options import (
+    CORPUS_HELP,
     Json,
     LanguagesOption,
     MemoryPath,
@@ -48,7 +49,7 @@ MemoryPlace = Annotated[
 @expand_bundles
 def add(
     memory: MemoryPlace,
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)],
     system: ModelOptions,
     tag: Annotated[str | None, typer.Option(help="Label of the pairs, for forget --tag.")] = None,
     cleaning: Annotated[bool, typer.Option("--clean/--no-clean", help="Drop useless pairs and duplicates.")] = True,
@@ -93,7 +94,7 @@ def forget(
     matching: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Sentences whose source or target matches.")
     ] = None,
-    pairs: Annotated[str | None, typer.Option(metavar="CORPUS", help="The pairs of a bilingual file.")] = None,
+    pairs: Annotated[str | None, typer.Option(metavar="CORPUS", help="The pairs of a corpus.")] = None,
     languages: LanguagesOption = None,
     receipt: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a receipt, without any text.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be forgotten.")] = False,

@@ -18,7 +18,7 @@ from lacuna.cli.options import (
     expand_bundles,
 )
 from lacuna.cli.render import BarProgress, print_json, print_table
-from lacuna.errors import CalibrationError, CorpusError, SettingError
+from lacuna.errors import CalibrationError, SettingError
 from lacuna.files import check_unused, write_text
 
 if TYPE_CHECKING:
@@ -94,12 +94,14 @@ def calibrate(
 
 @expand_bundles
 def gaps(
-    file: Annotated[Path, typer.Argument(help="Sentences of the domain, one per line.")],
+    file: Annotated[
+        Path, typer.Argument(help="Sentences of the domain: text, one per line, a corpus, or a document such as .po.")
+    ],
     system: SystemOptions,
     calibration: CalibrationFolder = None,
     top: Annotated[int, typer.Option(min=1, help="Sentences to print; JSON and TSV have all.")] = 20,
     into: Annotated[
-        Path | None, typer.Option(help="Write all into this TSV file: gap, line, source, translation.")
+        Path | None, typer.Option(help="Write all into this TSV file: gap, line or id, source, translation.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -107,17 +109,17 @@ def gaps(
 
     Example: `lacuna gaps new-texts.de --memory it-store --combiner it-adaptive --into next.tsv`
     """
+    from lacuna.documents import open_sentences
     from lacuna.explanation import find_gaps
-    from lacuna.translator.streaming import open_lines
 
     check_output("--into", into)
-    lines = list(open_lines(file))
+    read = open_sentences(file)
     if into is not None and into.exists() and into.samefile(file):
         raise SettingError(f"--into: got {into}, the file that is read; name another")
-    if not any(line.strip() for line in lines):
-        raise CorpusError(f"{file}: no sentence in it; write one per line")
     translator, loaded = system.open(calibration=calibration)
-    found = find_gaps(translator, lines, calibration=loaded, progress=BarProgress())
+    sentences = read(translator.model)
+    texts, places = [one.text for one in sentences], [one.place for one in sentences]
+    found = find_gaps(translator, texts, places=places, calibration=loaded, progress=BarProgress())
     if into:
         write_text(into, "".join(_tsv_line(gap) for gap in found))
     if json:
@@ -190,13 +192,14 @@ def _print_calibration(found: CalibrationManifest) -> None:
 
 def _tsv_line(gap: Gap) -> str:
     texts = (" ".join(text.split()) for text in (gap.source, gap.translation))
-    return "\t".join([f"{gap.gap:.6f}", str(gap.line), *texts]) + "\n"
+    return "\t".join([f"{gap.gap:.6f}", " ".join(gap.place.split()), *texts]) + "\n"
 
 
 def _print_gaps(found: Sequence[Gap], top: int) -> None:
     rows = [
-        (f"{gap.gap:.3f}", gap.line, f"{gap.p:.3f}", f"{gap.margin:.1f}", f"{gap.distance:.1f}", gap.source)
+        (f"{gap.gap:.3f}", gap.place, f"{gap.p:.3f}", f"{gap.margin:.1f}", f"{gap.distance:.1f}", gap.source)
         for gap in found[:top]
     ]
     title = f"The {len(rows):,} least known of {len(found):,} sentences"
-    print_table(title, ["gap", "line", "p", "margin", "distance", "source"], rows)
+    where = "line" if all(gap.place.isdigit() for gap in found) else "place"
+    print_table(title, ["gap", where, "p", "margin", "distance", "source"], rows)

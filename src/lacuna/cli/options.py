@@ -71,6 +71,7 @@ def parse_languages(text: str) -> Languages:
         raise typer.BadParameter(str(error)) from error
 
 
+CORPUS_HELP = "A bilingual file, a folder of them, a pattern in quotes, or the prefix of two plain files."
 ModelName = Annotated[str | None, typer.Option("--model", help="Model folder or hub name; default: the bundled model.")]
 _MEMORY_HELP = "Store folder, or milvus://HOST/COLLECTION; may be given several times."
 MemoryPaths = Annotated[list[str], typer.Option("--memory", help=_MEMORY_HELP)]

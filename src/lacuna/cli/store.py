@@ -11,6 +11,7 @@ import typer
 
 from lacuna.cli.margin import print_histogram
 from lacuna.cli.options import (
+    CORPUS_HELP,
     ClusterOptions,
     Device,
     Json,
@@ -52,7 +53,7 @@ _OUTDATED = "The margins were measured before the last edits{new}; bring them up
 
 @expand_bundles
 def build(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)],
     system: ModelOptions,
     cluster: ClusterOptions,
     into: Annotated[Path, typer.Option(help="Folder for the store.")],

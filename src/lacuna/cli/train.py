@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.options import (
+    CORPUS_HELP,
     Json,
     ModelOptions,
     Threads,
@@ -42,7 +43,7 @@ _TRAIN = "lacuna.models.training:TrainSettings"
 
 def train(
     corpora: Annotated[
-        list[str], typer.Argument(metavar="CORPUS...", help="Files or prefixes; CORPUS@2 has twice the weight.")
+        list[str], typer.Argument(metavar="CORPUS...", help=f"{CORPUS_HELP} CORPUS@2 has twice the weight.")
     ],
     languages: Annotated[
         Languages, typer.Option(parser=parse_languages, metavar="SRC-TGT", help="Direction, such as de-en.")
@@ -105,7 +106,7 @@ def train(
 
 @expand_bundles
 def finetune(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A bilingual file, or the prefix of two plain ones.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)],
     system: ModelOptions,
     into: Annotated[Path, typer.Option(help="Folder for the new model; checkpoints are in INTO.training.")],
     dev: Annotated[str | None, typer.Option(help="Dev corpus; by default some pairs are held out.")] = None,

@@ -46,7 +46,13 @@ def translate(
         bool, typer.Option(help="With --into: take the translation of the same segment in a memory.")
     ] = True,
     review_below: Annotated[
-        float | None, typer.Option(help="With --into: mark translations with a lower confidence for review.")
+        float | None,
+        typer.Option(
+            help=with_default(
+                "With --into: mark translations with a lower confidence for review; 0 for none",
+                "lacuna.documents.translation:REVIEW_BELOW",
+            )
+        ),
     ] = None,
     calibration: CalibrationFolder = None,
     length_penalty: Annotated[
@@ -82,7 +88,7 @@ def translate(
 
     Example: `echo "Klicken Sie auf OK." | lacuna translate --domain it`
 
-    Example: `lacuna translate messages.po --domain it --into messages.en.po --review-below 0.6`
+    Example: `lacuna translate messages.po --domain it --into messages.en.po`
 
     Example: `echo "Klicken Sie auf OK." | lacuna translate --memory milvus://localhost/it --tag client-a`
     """
@@ -132,12 +138,15 @@ def _print_texts(paragraphs: Iterator[Paragraph], json: bool) -> int:
 
 
 def _check_text(file: Path | None, settings: DocumentSettings) -> None:
-    from lacuna.documents import format_of, is_document
+    from lacuna.documents import is_document, is_plain_text
 
     if settings.overwrite or settings.review_below is not None:
         raise SettingError("--overwrite and --review-below are for files; give --into OUT")
-    if file is not None and is_document(file.name) and format_of(file.name).name != "text":
+    if file is None or is_plain_text(file):
+        return
+    if is_document(file.name):
         raise SettingError(f"{file}: has a format of its own; write its translation into a file with --into OUT")
+    raise SettingError(f"{file}: is a corpus with both languages; give a text file with its source sentences")
 
 
 def _check_file(file: Path, into: Path, lines: bool) -> None:

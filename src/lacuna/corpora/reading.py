@@ -5,15 +5,18 @@ Knows no details of any format. Changes and drops nothing; cleaning does that.
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lacuna.corpora.base import COMPRESSIONS, Unit, content_suffix
 from lacuna.corpora.catalogs import read_mo, read_po
 from lacuna.corpora.markup import read_tmx, read_xliff
 from lacuna.corpora.text import read_jsonl, read_plain, read_tsv
-from lacuna.errors import CorpusError
+from lacuna.errors import CorpusError, LacunaWarning
 from lacuna.records import Languages, Origin, SentencePair
 
 READERS: dict[str, Callable[[Path, Languages | None], Iterator[Unit]]] = {
@@ -30,6 +33,29 @@ BILINGUAL_SUFFIXES = tuple(READERS)
 _ALLOWED = f"{' '.join(BILINGUAL_SUFFIXES)} (each also {' '.join(COMPRESSIONS)})"
 
 
+# Files that a report names; the number of the others is enough.
+_MOST_NAMED = 5
+
+
+@dataclass(slots=True)
+class ReadingReport:
+    """What was found while reading several files.
+
+    :param files: Number of files that were read.
+    :param empty: Those without any sentence pair, which were skipped.
+    """
+
+    files: int = 0
+    empty: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """Return one sentence about the files that were skipped; an empty string without any."""
+        if not self.empty:
+            return ""
+        named = ", ".join(self.empty[:_MOST_NAMED]) + (" ..." if len(self.empty) > _MOST_NAMED else "")
+        return f"{len(self.empty):,} of {self.files:,} files have no translation and were skipped: {named}"
+
+
 def read_corpus(
     source: str | Path,
     target: str | Path | None = None,
@@ -39,36 +65,119 @@ def read_corpus(
 ) -> Iterator[SentencePair]:
     """Stream the sentence pairs of a corpus.
 
-    A corpus is two plain files aligned by line, one bilingual file, or a prefix ``P`` for which ``P.de`` and ``P.en``
-    exist (``languages`` is then required). Wrong names raise at once, errors inside a file when the stream reaches
-    them. A corpus without any pair raises at the end of the stream.
+    A corpus is two plain files aligned by line, one bilingual file, a prefix ``P`` for which ``P.de`` and ``P.en``
+    exist (``languages`` is then required), a folder with bilingual files at any depth, or a pattern such as
+    ``locale/**/*.po``. Wrong names raise at once, errors inside a file when the stream reaches them. A corpus without
+    any pair raises at the end of the stream. Files of a folder or pattern that have none are skipped, with a warning
+    that counts them.
 
-    :param source: The source side, the bilingual file, or the prefix.
+    :param source: The source side, the bilingual file, the prefix, the folder or the pattern.
     :param target: The target side, if ``source`` is one of two plain files.
     :param languages: The direction. TMX needs it unless the file has exactly two languages. PO, MO and XLIFF files of
         the opposite direction are swapped; files of other languages are an error.
     :param tag: A label for all pairs; a tag in the file takes precedence.
     :raises CorpusError: The files are not parallel text as described.
     """
-    named = os.fspath(source)
     if target is not None:
         pair = (_plain(Path(source)), _plain(Path(target)))
-        return _pairs(read_plain(*pair), named, tag)
-    path = Path(source)
-    reader = READERS.get(content_suffix(path))
-    if reader is not None:
-        return _pairs(reader(_existing(path), languages), named, tag)
-    left, right = _prefixed(path, languages)
-    return _pairs(read_plain(left, right), str(left), tag)
+        return _all_pairs([source], [_CorpusFile(os.fspath(source), lambda: read_plain(*pair))], tag, None)
+    return read_corpora([source], languages=languages, tag=tag)
 
 
-def _pairs(units: Iterator[Unit], file: str, tag: str | None) -> Iterator[SentencePair]:
-    empty = True
-    for unit in units:
-        empty = False
+def read_corpora(
+    sources: Sequence[str | Path],
+    *,
+    languages: Languages | None = None,
+    tag: str | None = None,
+    report: ReadingReport | None = None,
+) -> Iterator[SentencePair]:
+    """Stream the sentence pairs of several corpora, as :func:`read_corpus` takes them.
+
+    Files without any pair are skipped, unless all files are.
+
+    :param report: Counts the files that were read and skipped; without one, a warning does.
+    """
+    files = [file for source in sources for file in _files(source, languages)]
+    return _all_pairs(sources, files, tag, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _CorpusFile:
+    """A file, or two plain ones.
+
+    :param name: The file as the user would name it.
+    :param read: Streams its units.
+    """
+
+    name: str
+    read: Callable[[], Iterator[Unit]]
+
+
+def _all_pairs(
+    sources: Sequence[str | Path], files: Sequence[_CorpusFile], tag: str | None, report: ReadingReport | None
+) -> Iterator[SentencePair]:
+    found = ReadingReport() if report is None else report
+    for file in files:
+        found.files += 1
+        empty = True
+        for pair in _pairs(file.read, file.name, tag):
+            empty = False
+            yield pair
+        if empty:
+            found.empty.append(file.name)
+    if len(found.empty) == len(files):
+        names = ", ".join(map(str, sources[:_MOST_NAMED])) + (" ..." if len(sources) > _MOST_NAMED else "")
+        which = "no sentence pair found" if len(files) == 1 else f"none of its {len(files):,} files has a translation"
+        raise CorpusError(f"{names}: empty corpus, {which}; name a file with at least one translation")
+    if report is None and found.empty:
+        warnings.warn(found.summary(), LacunaWarning, stacklevel=2)
+
+
+def _pairs(read: Callable[[], Iterator[Unit]], file: str, tag: str | None) -> Iterator[SentencePair]:
+    for unit in read():
         yield SentencePair(unit.source, unit.target, Origin(file, unit.place, unit.tag or tag), unit.id)
-    if empty:
-        raise CorpusError(f"{file}: empty corpus, no sentence pair found; name a file with at least one translation")
+
+
+def _files(source: str | Path, languages: Languages | None) -> list[_CorpusFile]:
+    """Find the files of a corpus."""
+    path = Path(source)
+    if path.is_dir() and not (languages and _side(path, languages.source) and _side(path, languages.target)):
+        return _in_folder(path, languages)
+    if glob.has_magic(os.fspath(source)) and not path.exists():
+        return _matching(os.fspath(source), languages)
+    if content_suffix(path) in READERS:
+        return [_bilingual(_existing(path), os.fspath(source), languages)]
+    left, right = _prefixed(path, languages)
+    return [_CorpusFile(str(left), lambda: read_plain(left, right))]
+
+
+def _bilingual(path: Path, name: str, languages: Languages | None) -> _CorpusFile:
+    reader = READERS[content_suffix(path)]
+    return _CorpusFile(name, lambda: reader(path, languages))
+
+
+def _in_folder(folder: Path, languages: Languages | None) -> list[_CorpusFile]:
+    """Find bilingual files at any depth, in the order of their names, without hidden files and folders."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, name) for name in names if not name.startswith(".")]
+    files = sorted(path for path in found if content_suffix(path) in READERS)
+    if not files:
+        raise CorpusError(f"{folder}: no corpus in this folder; looked for {_ALLOWED}")
+    return [_bilingual(path, str(path), languages) for path in files]
+
+
+def _matching(pattern: str, languages: Languages | None) -> list[_CorpusFile]:
+    """Find the files that a pattern names, in the order of their names."""
+    names = glob.glob(pattern, recursive=True)  # noqa: PTH207 - the pattern may be absolute
+    paths = [Path(name) for name in sorted(names)]
+    if not paths:
+        raise CorpusError(f"{pattern}: no file matches; check the pattern and the current folder")
+    for path in paths:
+        if path.is_file() and content_suffix(path) not in READERS:
+            raise CorpusError(f"{path}: unsupported suffix {content_suffix(path) or 'none'}; allowed: {_ALLOWED}")
+    return [_bilingual(path, str(path), languages) for path in paths if path.is_file()]
 
 
 def _existing(path: Path) -> Path:

@@ -4,6 +4,7 @@ from lacuna.documents.document_files import check_review, translate_file, transl
 from lacuna.documents.file_formats import format_of, is_document, known_suffixes
 from lacuna.documents.matches import Match, SegmentMatches
 from lacuna.documents.paragraphs import Paragraph, Splitter, fitting, translate_paragraphs
+from lacuna.documents.sentence_files import PlacedSentence, is_plain_text, open_sentences
 from lacuna.documents.translation import DocumentReport, DocumentSettings, DocumentTranslator, check_files
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "DocumentTranslator",
     "Match",
     "Paragraph",
+    "PlacedSentence",
     "SegmentMatches",
     "Splitter",
     "check_files",
@@ -19,7 +21,9 @@ __all__ = [
     "fitting",
     "format_of",
     "is_document",
+    "is_plain_text",
     "known_suffixes",
+    "open_sentences",
     "translate_file",
     "translate_paragraphs",
     "translate_texts",

@@ -47,6 +47,8 @@ class DocumentSegment:
     :param render: Returns the bytes to write, from one translation for each text.
     :param existing: The translations that the file already has, one for each text, empty where there is none.
     :param place: Line number or id, for reports.
+    :param unfinished: Whether the file says of each text that its translation is not finished, such as fuzzy in PO: a
+        machine translation of it is not finished either. Empty if it says so of none.
     """
 
     raw: bytes
@@ -54,6 +56,7 @@ class DocumentSegment:
     render: Callable[[Sequence[Filled]], bytes]
     existing: tuple[str, ...] = ()
     place: str = ""
+    unfinished: tuple[bool, ...] = ()
 
 
 class Format(Protocol):

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lacuna.corpora.placeholders import placeholder_spans, same_placeholders
+from lacuna.corpora.placeholders import placeholder_spans
 from lacuna.documents.sentence_splitting import Piece, split_clauses, split_sentences
 from lacuna.explanation.confidence import Scored
 from lacuna.models import Model
 from lacuna.records import Languages
-from lacuna.translator.restoring import DIFFERENT
+from lacuna.translator.restoring import check_translation
 
 TranslateSentences = Callable[[Iterable[str]], Iterator[Scored]]
 """Translates sentences and yields the translations in order; blank sentences stay blank."""
@@ -58,9 +58,9 @@ class Paragraph:
 
     @property
     def flag(self) -> str:
-        """Why a person should look at it: the first reason of its sentences, or placeholders that differ; or empty."""
+        """Why a person should look at it: the first reason of its sentences, or what the whole has lost; or empty."""
         first = next((one.translation.flag for one in self._scored if one.translation.flag), "")
-        return first or ("" if same_placeholders(self.source, self.text) else DIFFERENT)
+        return first or check_translation(self.source, self.text)
 
     @property
     def without_memory(self) -> bool:

@@ -99,7 +99,8 @@ class PoFormat:
     def parts(self, file: BinaryIO, name: str, languages: Languages) -> Iterator[bytes | DocumentSegment]:
         """Yield a segment for each message; the header is one without texts if a field must be added.
 
-        ``existing`` has the current translation, or empty strings for a fuzzy message.
+        ``existing`` has the current translation, or empty strings for a fuzzy message, which stays fuzzy if it is
+        translated by a machine.
         """
         charset, plurals, started = "utf-8", None, False
         for block in _blocks(file, name):
@@ -314,9 +315,9 @@ def _segment(entry: _Entry, plurals: Plurals | None, languages: Languages) -> Do
         protected = [tuple(map(codes.protect, side)) for side in (texts, existing)]
     except DocumentError as error:
         raise DocumentError(f"{entry.name}:{entry.place}: {error}") from error
-    return DocumentSegment(
-        entry.raw, protected[0], partial(_render, entry, keys, codes), protected[1], str(entry.place)
-    )
+    unfinished = (entry.is_fuzzy,) * len(keys)
+    render = partial(_render, entry, keys, codes)
+    return DocumentSegment(entry.raw, protected[0], render, protected[1], str(entry.place), unfinished)
 
 
 def _render(entry: _Entry, keys: Sequence[str], codes: InlineCodes, filled: Sequence[Filled]) -> bytes:

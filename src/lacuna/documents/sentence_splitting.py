@@ -28,6 +28,8 @@ _NEWLINES = r"\n\r\v\f\x85\u2028\u2029"
 _LINE = re.compile(rf"([^{_NEWLINES}]*)[{_NEWLINES}]*")
 _QUOTES = '"“”„‟‘’‚‛«»‹›「」『』'
 _HIDDEN = re.compile(rf"{PLACEHOLDER.pattern}|[{_QUOTES}]|[\ud800-\udfff]", re.VERBOSE)
+# Bullets, arrows, emoji and inline codes are from here on; other placeholders are ASCII.
+_FIRST_SYMBOL = "\u2022"
 # Full-width punctuation ends a sentence whatever follows; sentencex wants no digit or Latin letter.
 _AFTER_FULL_WIDTH = re.compile(r"(?<=[。！？])(\s*)[0-9a-z]")
 # So does a period after a long word, which is no abbreviation; sentencex wants no digit.
@@ -158,7 +160,7 @@ def _without_markup(text: str, start: int, end: int) -> tuple[str, list[_Span], 
 
 
 def _is_markup(found: str) -> bool:
-    return found[0] in "<&" or found[0] in _QUOTES or found[0] >= chr(OPENING)
+    return found[0] in "<&| \t" or found[0] in _QUOTES or found[0] >= _FIRST_SYMBOL
 
 
 def _held(borders: Sequence[int], spans: list[_Span]) -> Iterator[bool]:

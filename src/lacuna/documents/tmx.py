@@ -131,7 +131,8 @@ def _unit(piece: XmlPart, variants: dict[str, Node], languages: Languages, code:
     existing = _INLINE.read_like(piece, segment, text) if segment is not None else ""
     unit = _Unit(piece, source, target, code or languages.target.replace("_", "-"), text, existing)
     place = piece.node.attributes.get("tuid") or str(piece.node.line)
-    return DocumentSegment(piece.raw, (text.text,), unit.render, (existing,), place)
+    in_review = target is not None and any(prop.attributes.get("type") == _REVIEW for prop in target.children("prop"))
+    return DocumentSegment(piece.raw, (text.text,), unit.render, (existing,), place, (in_review,))
 
 
 def _variants(piece: XmlPart) -> dict[str, Node]:

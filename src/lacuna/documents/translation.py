@@ -25,6 +25,9 @@ from lacuna.records import Languages
 # Segments of a report; a file of any size has a bounded report.
 MOST_REVIEWED = 1000
 UNSURE = "low confidence"
+STILL_UNFINISHED = "was marked as unfinished before"
+# A lower confidence is marked for review unless the settings say otherwise. The page has the same number.
+REVIEW_BELOW = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class DocumentSettings:
 
     :param overwrite: Translate again what the file has a translation for.
     :param exact_matches: Take the translation of the same segment in a memory.
-    :param review_below: Mark translations of a lower confidence for review.
+    :param review_below: Mark translations of a lower confidence for review; by default :data:`REVIEW_BELOW` where a
+        calibration gives the confidence, and 0 marks none.
     """
 
     overwrite: bool = False
@@ -189,7 +193,11 @@ class DocumentTranslator:
         self, segment: DocumentSegment, plan: _Plan, paragraphs: Sequence[Paragraph], report: DocumentReport
     ) -> bytes:
         new = iter(paragraphs)
-        filled = [one if one is not None else self._fill(next(new), report) for one in plan.filled]
+        unfinished = segment.unfinished or (False,) * len(plan.filled)
+        filled = [
+            one if one is not None else self._fill(next(new), was_unfinished, report)
+            for one, was_unfinished in zip(plan.filled, unfinished, strict=True)
+        ]
         for text, one, planned in zip(segment.texts, filled, plan.filled, strict=True):
             report.segments += 1
             report.translated += planned is None
@@ -201,12 +209,13 @@ class DocumentTranslator:
             return segment.raw
         return segment.render(filled)
 
-    def _fill(self, paragraph: Paragraph, report: DocumentReport) -> Filled:
+    def _fill(self, paragraph: Paragraph, was_unfinished: bool, report: DocumentReport) -> Filled:
         confidence, reason = paragraph.confidence, paragraph.flag
         report.without_memory += paragraph.without_memory
-        below = self.settings.review_below
-        if not reason and below is not None and confidence is not None and confidence < below:
+        below = REVIEW_BELOW if self.settings.review_below is None else self.settings.review_below
+        if not reason and confidence is not None and confidence < below:
             reason = UNSURE
+        reason = reason or (STILL_UNFINISHED if was_unfinished else "")
         return Filled(paragraph.text, confidence, bool(reason), reason)
 
 

@@ -85,6 +85,7 @@ class _Slot:
     :param target: The element with its translation, if there is one.
     :param text: The text.
     :param existing: The translation that is kept, or an empty string.
+    :param unfinished: Whether there is a translation that is not finished; a copy of the source is none.
     :param label: What tells it from others in the unit.
     """
 
@@ -92,6 +93,7 @@ class _Slot:
     target: Node | None
     text: Coded
     existing: str
+    unfinished: bool
     label: str
 
     def keeps(self, filled: Filled) -> bool:
@@ -99,15 +101,28 @@ class _Slot:
         return filled.text == self.existing
 
 
+@dataclass(frozen=True, slots=True)
+class _TargetState:
+    """What the state of a target says.
+
+    :param is_draft: It is to be translated again.
+    :param unfinished: Someone still has to look at it, whether it is a draft or not.
+    """
+
+    is_draft: bool
+    unfinished: bool
+
+
 def _slot(
-    piece: XmlPart, inline: InlineElements, source: Node, target: Node | None, is_draft: bool, label: str
+    piece: XmlPart, inline: InlineElements, source: Node, target: Node | None, state: _TargetState, label: str
 ) -> _Slot | None:
     """Return the slot for a text, or None if there is nothing to translate."""
     text = inline.read(piece, source)
     if not text.has_words:
         return None
-    existing = "" if target is None or is_draft else inline.read_like(piece, target, text)
-    return _Slot(source, target, text, existing, label)
+    found = "" if target is None else inline.read_like(piece, target, text)
+    unfinished = state.unfinished and bool(found.strip()) and found != text.text
+    return _Slot(source, target, text, "" if state.is_draft else found, unfinished, label)
 
 
 def _segment(
@@ -115,7 +130,8 @@ def _segment(
 ) -> bytes | DocumentSegment:
     place = piece.node.attributes.get("id") or str(piece.node.line)
     texts, existing = tuple(slot.text.text for slot in slots), tuple(slot.existing for slot in slots)
-    return DocumentSegment(piece.raw, texts, render, existing, place) if slots else piece.raw
+    unfinished = tuple(slot.unfinished for slot in slots)
+    return DocumentSegment(piece.raw, texts, render, existing, place, unfinished) if slots else piece.raw
 
 
 def _remark(new: Sequence[tuple[_Slot, Filled]]) -> str:
@@ -146,19 +162,20 @@ def _unit_1(piece: XmlPart) -> bytes | DocumentSegment:
     source, segmented, target = (piece.node.child(name) for name in ("source", "seg-source", "target"))
     if source is None:
         return piece.raw
-    is_draft = target is not None and target.attributes.get("state") in _UNFINISHED
+    named = target.attributes.get("state", "") if target is not None else ""
+    state = _TargetState(named in _UNFINISHED, named == "new" or named.startswith("needs-"))
     marks = _marks(segmented)
     targets = {mark.attributes.get("mid"): mark for mark in _marks(target)}
     slots: list[_Slot | None]
-    if marks and (targets or is_draft or target is None or not piece.inside(target).strip()):
+    if marks and (targets or state.is_draft or target is None or not piece.inside(target).strip()):
         around = segmented or source
         slots = []
         for mark in marks:
             name = mark.attributes.get("mid")
-            slots.append(_slot(piece, _INLINE_1, mark, targets.get(name), is_draft, name or ""))
+            slots.append(_slot(piece, _INLINE_1, mark, targets.get(name), state, name or ""))
     else:  # not segmented, or translated as a whole
         around = source
-        slots = [_slot(piece, _INLINE_1, source, target, is_draft, "")]
+        slots = [_slot(piece, _INLINE_1, source, target, state, "")]
     unit = _Unit1(piece, segmented or source, around, target, [slot for slot in slots if slot is not None])
     return _segment(piece, unit.slots, unit.render)
 
@@ -248,9 +265,9 @@ def _unit_2(piece: XmlPart) -> bytes | DocumentSegment:
         source, target = segment.child("source"), segment.child("target")
         label = (segment.attributes.get("id") or str(number)) if len(segments) > 1 else ""
         # A target in the state "initial" is a draft, unless we have written it.
-        state, detail = segment.attributes.get("state"), segment.attributes.get("subState")
-        is_draft = state == "initial" and detail != _REVIEW
-        slot = _slot(piece, _INLINE_2, source, target, is_draft, label) if source is not None else None
+        is_initial, detail = segment.attributes.get("state") == "initial", segment.attributes.get("subState")
+        state = _TargetState(is_initial and detail != _REVIEW, is_initial)
+        slot = _slot(piece, _INLINE_2, source, target, state, label) if source is not None else None
         slots += [slot] if slot is not None else []
     return _segment(piece, slots, lambda filled: _render_2(piece, slots, filled))
 

@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lacuna.corpora import CleaningReport, clean, draw_pairs, read_corpus, source_keys, split_corpus, without_sources
+from lacuna.corpora import (
+    CleaningReport,
+    ReadingReport,
+    clean,
+    draw_pairs,
+    read_corpora,
+    read_corpus,
+    source_keys,
+    split_corpus,
+    without_sources,
+)
 from lacuna.datastore.windows import CorpusDigest
 from lacuna.errors import CorpusError
 from lacuna.records import Languages, SentencePair
@@ -32,7 +42,7 @@ class CorpusParts:
     :param dev: May be empty, as ``test``.
     :param cleaning: Counts of pairs that cleaning kept and dropped.
     :param shared: Pairs in no part, because dev or test has their source sentence.
-    :param notes: One sentence about each part that could not be split off.
+    :param notes: One sentence about the files that were skipped, and about each part that could not be split off.
     """
 
     train: list[SentencePair]
@@ -67,9 +77,8 @@ def read_parts(
     :param dev: A dev corpus; the corpora lose all pairs with its source sentences. The same for ``test``.
     :raises CorpusError: A corpus cannot be read, or nothing remains for the memory.
     """
-    cleaning = CleaningReport()
-    read = (pair for corpus in corpora for pair in read_corpus(corpus, languages=languages))
-    pairs = list(clean(read, report=cleaning))
+    cleaning, reading = CleaningReport(), ReadingReport()
+    pairs = list(clean(read_corpora(corpora, languages=languages, report=reading), report=cleaning))
     given_dev = [] if dev is None else draw_pairs(list(read_corpus(dev, languages=languages)), MOST_GIVEN_DEV, seed)
     given_test = [] if test is None else list(read_corpus(test, languages=languages))
     rest = without_sources(pairs, [*given_dev, *given_test])
@@ -91,7 +100,7 @@ def read_parts(
         test=given_test or split.test,
         cleaning=cleaning,
         shared=len(pairs) - len(rest) + split.dropped,
-        notes=tuple(_missing_note(part, sentences) for part in missing),
+        notes=(*_skipped_notes(reading), *(_missing_note(part, sentences) for part in missing)),
     )
 
 
@@ -99,6 +108,10 @@ def part_size(sentences: int, most: int) -> int:
     """Return how many of the source sentences a part gets; 0 if there are too few."""
     size = min(most, int(SHARE * sentences))
     return size if size >= LEAST else 0
+
+
+def _skipped_notes(reading: ReadingReport) -> tuple[str, ...]:
+    return (f"{reading.summary()}.",) if reading.empty else ()
 
 
 def _missing_note(part: str, sentences: int) -> str:

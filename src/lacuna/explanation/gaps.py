@@ -24,7 +24,8 @@ from lacuna.translator import Translator
 class Gap:
     """A sentence and the size of its gap. All numbers are means over the tokens of its translation.
 
-    :param line: Line number of the sentence, from 1.
+    :param line: Number of the sentence, from 1: in plain text, its line.
+    :param place: Where it is in the file: a line number, or the id of a unit.
     :param gap: The mean of ``1 - p`` and ``1 - confidence``; without a calibration, the model's largest probability
         stands in for the confidence.
     :param p: The final probability of the tokens.
@@ -41,6 +42,7 @@ class Gap:
     margin: float
     distance: float
     confidence: float | None
+    place: str
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -51,21 +53,28 @@ def find_gaps(
     translator: Translator,
     texts: Sequence[str],
     *,
+    places: Sequence[str] | None = None,
     calibration: Calibration | None = None,
     progress: Progress = SILENT,
 ) -> list[Gap]:
-    """Translate sentences and rank them by gap, largest first; blank ones and repetitions are left out."""
+    """Translate sentences and rank them by gap, largest first; blank ones and repetitions are left out.
+
+    :param places: Where each sentence is in its file; by default, its number.
+    """
     if calibration is not None:
         calibration.check(translator.memories, MOST_MARGIN)
     lines = {text: line for line, text in reversed(list(enumerate(texts, 1))) if text.strip()}
     chosen = sorted(lines, key=lambda text: lines[text])
     translations = translator.translate(chosen, evidence=True, progress=progress)
     known = know(translator, chosen, [one.ids for one in translations], MOST_MARGIN)
-    found = [_gap(lines[one.source], one, at, calibration) for one, at in zip(translations, known, strict=True)]
+    found = []
+    for one, at in zip(translations, known, strict=True):
+        line = lines[one.source]
+        found.append(_gap(line, str(line) if places is None else places[line - 1], one, at, calibration))
     return sorted(found, key=lambda one: (-one.gap, one.line))
 
 
-def _gap(line: int, translation: Translation, known: Knowledge, calibration: Calibration | None) -> Gap:
+def _gap(line: int, place: str, translation: Translation, known: Knowledge, calibration: Calibration | None) -> Gap:
     p = np.array([step.p for step in translation.steps])
     sure = known.max_probs if calibration is None else calibration.probability(known.margins, known.max_probs)
     return Gap(
@@ -77,4 +86,5 @@ def _gap(line: int, translation: Translation, known: Knowledge, calibration: Cal
         margin=float(known.margins.mean()),
         distance=float(known.nearest.mean()),
         confidence=None if calibration is None else float(sure.mean()),
+        place=place,
     )

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse
 
 from lacuna.documents import DocumentSettings
+from lacuna.documents.translation import REVIEW_BELOW
 from lacuna.serving.access import Access
 from lacuna.serving.api import RequestBody, closed_routes, errors
 from lacuna.serving.documents import Document, Documents, Status, texts_of
@@ -37,7 +38,11 @@ class DocumentFields(RequestBody):
     overwrite: bool = Field(default=False, description="Translate again what has a translation.")
     exact_matches: bool = Field(default=True, description="Take the translation of the same segment in a memory.")
     review_below: float | None = Field(
-        default=None, ge=0, le=1, description="Mark translations with a lower confidence for review."
+        default=None,
+        ge=0,
+        le=1,
+        description=f"Mark translations with a lower confidence for review; default where there is a calibration: "
+        f"{REVIEW_BELOW}. 0 marks none.",
     )
 
 

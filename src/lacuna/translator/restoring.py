@@ -2,7 +2,8 @@
 
 The best hypothesis of beam search that has every placeholder exactly once is taken. If there is none, the sentence is
 translated again with a wide beam and then with other stand-ins; at last in parts, around its placeholders, which keeps
-them in any case but not the grammar, so such a translation is flagged. Does not know how hypotheses are found.
+them in any case but not the grammar, so such a translation is flagged. So is one whose accelerator is at another word,
+or whose amounts of money differ. Does not know how hypotheses are found.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lacuna.corpora.placeholders import STYLES, Masked, mask, placeholder_spans, same_placeholders
+from lacuna.corpora.accelerators import may_be_accelerator
+from lacuna.corpora.amounts import same_amounts
+from lacuna.corpora.placeholders import STYLES, Masked, mask, placeholder_spans, same_placeholders, without_accelerator
 from lacuna.decoding import Hypothesis
 from lacuna.models import Model
 
 IN_PARTS = "placeholders lost; translated in parts"
 DIFFERENT = "other placeholders than in the source"
+MOVED = "accelerator at another word"
+UNCLEAR = "an identifier, or a word with an accelerator"
+AMOUNTS = "other amounts of money than in the source"
 
 Search = Callable[[list[str]], list[list[Hypothesis]]]
 """Translates texts as they are, and returns the hypotheses of each, the best first."""
@@ -37,6 +43,13 @@ class Restored:
     def flagged(self, flag: str) -> Restored:
         """Return the translation with one more reason to look at it, if it is not empty."""
         return self if not flag else replace(self, flag="; ".join(filter(None, (self.flag, flag))))
+
+
+def check_translation(source: str, text: str) -> str:
+    """Say why a person should look at a translation, by what it must have in common with its source; or nothing."""
+    if not same_placeholders(source, text):
+        return DIFFERENT
+    return "" if same_amounts(source, text) else AMOUNTS
 
 
 class Restorer:
@@ -65,14 +78,19 @@ class Restorer:
         return [result for result in results if result is not None]
 
     def _choose(self, source: str, masked: Masked, found: Sequence[Hypothesis]) -> Restored | None:
+        best: Restored | None = None
         for hypothesis in found:
             text = masked.restore(self._model.decode(hypothesis.tokens))
-            if text is not None and same_placeholders(source, text):
-                return Restored(text, hypothesis)
-        if masked.stand_ins:
-            return None
+            if text is None or not same_placeholders(source, text):
+                continue
+            if same_amounts(source, text):
+                return Restored(text, hypothesis, _flag(source, masked, text))
+            best = best or Restored(text, hypothesis, AMOUNTS)
+        if best is not None or masked.stand_ins:
+            return best
         # The model made up a placeholder where the source has none; other stand-ins would not help.
-        return Restored(self._model.decode(found[0].tokens), found[0], DIFFERENT)
+        made_up = self._model.decode(found[0].tokens)
+        return Restored(masked.restore(made_up) or made_up, found[0], DIFFERENT)
 
     def _fill(self, sources: Sequence[str], results: list[Restored | None], style: int) -> None:
         """Translate again what has no result yet, with stand-ins of a style."""
@@ -86,11 +104,12 @@ class Restorer:
 
     def _in_parts(self, sources: Sequence[str]) -> list[Restored]:
         """Translate the text between placeholders, part by part."""
-        cut = [_cut(source) for source in sources]
+        plain = [without_accelerator(source) for source in sources]
+        cut = [_cut(source) for source, _ in plain]
         texts = [part.text for parts in cut for part in parts if part.translated]
         found = iter(self._search(texts) if texts else [])
         results = []
-        for parts in cut:
+        for parts, (_, accelerator) in zip(cut, plain, strict=True):
             written, score, tokens = [], 0.0, 0
             for part in parts:
                 if not part.translated:
@@ -100,6 +119,7 @@ class Restorer:
                 written.append(part.spaced(self._model.decode(best.tokens)))
                 score, tokens = score + best.score * len(best.tokens), tokens + len(best.tokens)
             text = "".join(written)
+            text = text if accelerator is None else accelerator.put_back(text, placeholder_spans(text))
             hypothesis = Hypothesis((), score / max(1, tokens), (), ())
             results.append(self._retokenized(Restored(text, hypothesis, IN_PARTS)))
         return results
@@ -111,6 +131,13 @@ class Restorer:
             ids = []
         hypothesis = Hypothesis(tuple(ids), result.hypothesis.score, (), (0.0,) * len(ids))
         return Restored(result.text, hypothesis, result.flag)
+
+
+def _flag(source: str, masked: Masked, text: str) -> str:
+    """Say why a person should look at the accelerator of a translation; or nothing."""
+    if masked.accelerator is not None and not masked.accelerator.is_certain(text):
+        return MOVED
+    return UNCLEAR if may_be_accelerator(source) else ""
 
 
 @dataclass(frozen=True, slots=True)

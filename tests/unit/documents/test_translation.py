@@ -9,9 +9,10 @@ from pathlib import Path
 import polib
 import pytest
 
+import lacuna
 from lacuna.documents import DocumentSettings, DocumentTranslator, Match, SegmentMatches, Splitter, format_of
 from lacuna.documents.base import DocumentSegment, Filled
-from lacuna.documents.translation import MOST_REVIEWED, DocumentReport, check_files
+from lacuna.documents.translation import MOST_REVIEWED, REVIEW_BELOW, DocumentReport, check_files
 from lacuna.errors import DocumentError, SettingError
 from lacuna.explanation.confidence import Scored
 from lacuna.records import Languages, Origin, SentencePair, Translation
@@ -179,3 +180,91 @@ def test_bad_files(tmp_path: Path) -> None:
         format_of("a.docx")
     with pytest.raises(SettingError, match="review_below"):
         DocumentSettings(review_below=2)
+
+
+FUZZY = """\
+msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\nLanguage: en\\n"
+
+#, fuzzy
+#| msgid "Datei"
+msgid "{}"
+msgstr "An old draft %s"
+"""
+
+
+def written(content: str, name: str, made: DocumentTranslator) -> tuple[str, DocumentReport]:
+    out = io.BytesIO()
+    report = made.translate_stream(io.BytesIO(content.encode()), out, format_of(name), name)
+    return out.getvalue().decode(), report
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_machine_translation_of_a_fuzzy_message_stays_fuzzy(overwrite: bool) -> None:
+    settings = DocumentSettings(overwrite, review_below=0)
+    text, report = written(FUZZY.format("Ordner"), "a.po", translator(settings))
+    [entry] = polib.pofile(text)
+    assert (entry.msgstr, entry.fuzzy, entry.previous_msgid) == ("ORdNER", True, "Datei")
+    assert (report.translated, report.review) == (1, 1)
+    assert report.least_sure[0].reason == "was marked as unfinished before"
+
+
+def test_a_fuzzy_message_with_an_exact_match_is_finished() -> None:
+    text, report = written(FUZZY.format("Datei %s schließen"), "a.po", translator(matches=OneMatch()))
+    [entry] = polib.pofile(text)
+    assert (entry.msgstr, entry.fuzzy, report.matched, report.review) == ("Close file %s", False, 1, 0)
+
+
+XLIFF_1 = (
+    '<xliff version="1.2"><file source-language="de" target-language="en"><body><trans-unit id="a">'
+    '<source>Ordner</source><target state="{}">{}</target></trans-unit></body></file></xliff>'
+)
+XLIFF_2 = (
+    '<xliff version="2.0" srcLang="de" trgLang="en"><file id="f"><unit id="a"><segment state="{}">'
+    "<source>Ordner</source><target>{}</target></segment></unit></file></xliff>"
+)
+TMX = (
+    '<tmx version="1.4"><header srclang="de"/><body><tu><tuv xml:lang="de"><seg>Ordner</seg></tuv>'
+    '<tuv xml:lang="en"><prop type="{}">why</prop><seg>{}</seg></tuv></tu></body></tmx>'
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "state", "old", "overwrite", "review"),
+    [
+        (XLIFF_1, "a.xlf", "needs-adaptation", "A draft", False, True),
+        (XLIFF_1, "a.xlf", "new", "A draft", False, True),
+        (XLIFF_1, "a.xlf", "new", "Ordner", False, False),  # a copy of the source
+        (XLIFF_1, "a.xlf", "new", "", False, False),
+        (XLIFF_1, "a.xlf", "needs-review-translation", "A draft", True, True),
+        (XLIFF_1, "a.xlf", "final", "Done", True, False),
+        (XLIFF_2, "a.xlf", "initial", "A draft", False, True),
+        (XLIFF_2, "a.xlf", "initial", "Ordner", False, False),
+        (XLIFF_2, "a.xlf", "final", "Done", True, False),
+        (TMX, "a.tmx", "x-lacuna-review", "A draft", True, True),
+        (TMX, "a.tmx", "x-lacuna-confidence", "Done", True, False),
+    ],
+)
+def test_what_is_unfinished_stays_unfinished(
+    form: str, name: str, state: str, old: str, overwrite: bool, review: bool
+) -> None:
+    settings = DocumentSettings(overwrite, review_below=0)
+    text, report = written(form.format(state, old), name, translator(settings))
+    assert "ORdNER" in text
+    assert "final" not in text
+    assert report.review == review
+    assert ("needs-review" in text or "x-lacuna-review" in text) == review
+
+
+@pytest.mark.parametrize(("given", "review"), [(None, True), (0.0, False), (0.1, False), (0.7, True)])
+def test_the_review_by_default_is_below_a_fixed_confidence(given: float | None, review: bool) -> None:
+    settings = DocumentSettings(review_below=given)
+    _, report = written("Wort", "a.txt", translator(settings))  # the confidence is 0.25
+    assert report.review == review
+
+
+def test_the_page_has_the_same_bound_of_confidence() -> None:
+    page = Path(lacuna.__file__).with_name("serving") / "page"
+    assert f"const LOW = {REVIEW_BELOW};" in (page / "paragraph.js").read_text(encoding="utf-8")
+    field = next(line for line in (page / "index.html").read_text().splitlines() if 'id="review-below"' in line)
+    assert f'value="{REVIEW_BELOW:.0%}"'.replace("%", "") in field

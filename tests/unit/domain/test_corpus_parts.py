@@ -71,3 +71,15 @@ def test_hashes_tell_texts_apart(tmp_path: Path) -> None:
     one, other = (read_parts([write_pairs(tmp_path / "c.tsv", make_pairs(20, seed=seed))]) for seed in (1, 2))
     assert one.hashes()["train"] != other.hashes()["train"]
     assert one.hashes()["dev"] == other.hashes()["dev"]
+
+
+def test_files_without_translations_are_skipped_and_noted(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    write_pairs(tmp_path / "p/full.tsv", make_pairs(30))
+    empty = tmp_path / "p/empty.po"
+    empty.write_text('msgid "a"\nmsgstr ""\n', encoding="utf-8")
+    for corpora in ([tmp_path / "p"], [empty, tmp_path / "p/full.tsv"]):
+        parts = read_parts(corpora)
+        assert parts.notes[0] == f"1 of 2 files have no translation and were skipped: {empty}."
+    with pytest.raises(CorpusError, match="empty corpus"):
+        read_parts([empty])

@@ -8,7 +8,7 @@ import pytest
 
 from lacuna.corpora.placeholders import same_placeholders
 from lacuna.decoding import Hypothesis
-from lacuna.translator.restoring import DIFFERENT, IN_PARTS, Restorer
+from lacuna.translator.restoring import AMOUNTS, DIFFERENT, IN_PARTS, MOVED, UNCLEAR, Restorer, check_translation
 
 
 class Letters:
@@ -72,3 +72,42 @@ def test_a_made_up_placeholder_is_flagged() -> None:
     assert (result.text, result.flag) == ("File %s", DIFFERENT)
     [result] = restorer(never).restore(["Datei"], [hypotheses("File %s", "The file")])
     assert (result.text, result.flag) == ("The file", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "found", "text", "flag"),
+    [
+        ("&Datei öffnen", "Open file", "&Open file", ""),
+        ("Speichern &unter...", "Save as...", "&Save as...", MOVED),
+        ("Be_enden", "Exit", "_Exit", ""),  # the same letter
+        ("Datei ö_ffnen", "Open file", "_Open file", MOVED),
+        ("Datei be_enden", "71 File", "be_enden File", UNCLEAR),
+        ("Die Funktion array_map wird hier immer aufgerufen.", "71 is called.", "array_map is called.", ""),
+    ],
+)
+def test_accelerators(source: str, found: str, text: str, flag: str) -> None:
+    [result] = restorer(never).restore([source], [hypotheses(found)])
+    assert (result.text, result.flag) == (text, flag)
+
+
+def test_parts_of_a_label_keep_its_accelerator() -> None:
+    def search(texts: list[str]) -> list[list[Hypothesis]]:
+        return [hypotheses(text.upper() if "71" not in text else "lost") for text in texts]
+
+    [result] = restorer(search).restore(["_Datei %s laden"], [hypotheses("lost")])
+    assert (result.text, result.flag) == ("_DATEI %s LADEN", IN_PARTS)
+
+
+def test_a_hypothesis_with_the_amounts_is_preferred() -> None:
+    source = "Das kostet 1.234,56 € im Jahr."
+    [result] = restorer(never).restore([source], [hypotheses("It costs a lot.", "It costs €1,234.56 a year.")])
+    assert (result.text, result.flag) == ("It costs €1,234.56 a year.", "")
+    [result] = restorer(never).restore([source], [hypotheses("It costs a lot.", "It costs €1,234 a year.")])
+    assert (result.text, result.flag) == ("It costs a lot.", AMOUNTS)
+
+
+def test_what_a_whole_text_has_lost() -> None:
+    assert check_translation("Siehe %s.", "See.") == DIFFERENT
+    assert check_translation("Nur 5 € mehr.", "Only 5 more.") == AMOUNTS
+    assert check_translation("Nur 5 € mehr.", "Only five euros more.") == AMOUNTS
+    assert check_translation("Nur 5 € mehr.", "Only 5 euros more.") == ""
