@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lacuna.errors import UnavailableError
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.knowledge import MOST_MARGIN, know
 from lacuna.records import Translation
@@ -43,11 +44,23 @@ def score_translations(
 def confidences(
     translator: Translator, translations: Sequence[Translation], calibration: Calibration | None
 ) -> list[float | None]:
-    """Return the mean calibrated confidence of the tokens of each translation."""
+    """Return the mean calibrated confidence of the tokens of each translation.
+
+    It needs margins, so it is None for translations that were made without memory, and for all if a memory does not
+    answer now and the translator may do without.
+    """
     if calibration is None:
         return [None] * len(translations)
-    sources, targets = [one.source for one in translations], [one.ids for one in translations]
-    known = know(translator, sources, targets, MOST_MARGIN)
+    sources, targets = (
+        [one.source for one in translations],
+        [() if one.without_memory else one.ids for one in translations],
+    )
+    try:
+        known = know(translator, sources, targets, MOST_MARGIN)
+    except UnavailableError:
+        if not translator.fallback:
+            raise
+        return [None] * len(translations)
     return [
         float(np.mean(calibration.probability(one.margins, one.max_probs))) if len(one.margins) else None
         for one in known

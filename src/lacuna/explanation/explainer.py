@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 
-from lacuna.errors import SettingError
+from lacuna.errors import SettingError, UnavailableError
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
 from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
@@ -66,7 +68,11 @@ class Explainer:
         if self.without:
             memories = [memory.excluding(self.without) for memory in translator.memories]
             self.translator = translator.with_memories(memories)
-        self._plain = translator.with_memories(())
+        if translator.fallback:
+            # All or nothing: a translation, its evidence and its margins are with the memories, or all are without.
+            self.translator = copy(self.translator)
+            self.translator.fallback = False
+        self._fallback, self._plain = translator.fallback, translator.with_memories(())
         self._calibration, self._most_margin = calibration, most_margin
 
     def explain(
@@ -74,8 +80,19 @@ class Explainer:
     ) -> list[Explanation]:
         """Translate sentences and explain every token.
 
+        If a memory does not answer and the translator may do without, all of them are explained without memories.
+
         :param targets: Translations to explain instead of the translator's own; one for each text.
         """
+        try:
+            return self._explained(texts, targets, progress)
+        except UnavailableError:
+            if not self._fallback:
+                raise
+        alone = Explainer(self._plain)._explained(texts, targets, progress)
+        return [replace(one, without=self.without, without_memory=True) for one in alone]
+
+    def _explained(self, texts: Sequence[str], targets: Sequence[str] | None, progress: Progress) -> list[Explanation]:
         if targets is None:
             translations = self.translator.translate(texts, evidence=True, progress=progress)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lacuna.combiners import Combiner, Proximity, SavedCombiner, Vanilla
 from lacuna.datastore.unsaved import make_unsaved_store
@@ -175,7 +175,8 @@ class Engine:
     def _translate(self, job: Job, texts: Sequence[str], cut: Sequence[Sequence[Piece]]) -> list[Scored]:
         translator = self._translator(job.options)
         found = translator.translate([one.text for pieces in cut for one in pieces if is_translatable(one.text)])
-        scored = iter(zip_scored(found, self._confidences(job, translator, found)))
+        calibration = self.calibration_of(job.options.memories) if job.confidence else None
+        scored = iter(zip_scored(found, confidences(translator, found, calibration)))
         return [self._joined(text, pieces, scored) for text, pieces in zip(texts, cut, strict=True)]
 
     def _joined(self, text: str, pieces: Sequence[Piece], scored: Iterator[Scored]) -> Scored:
@@ -187,17 +188,6 @@ class Engine:
         return Scored(
             Translation(text, whole.text, whole.score, whole.tokens, without_memory=alone, flag=flag), whole.confidence
         )
-
-    def _confidences(self, job: Job, translator: Translator, found: Sequence[Translation]) -> list[float | None]:
-        calibration = self.calibration_of(job.options.memories) if job.confidence else None
-        if any(one.without_memory for one in found):
-            calibration = None
-        try:
-            return confidences(translator, found, calibration)
-        except UnavailableError:
-            if not self._fallback:
-                raise
-            return [None] * len(found)
 
     def _alternatives(self, job: Job, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """Return translations of each sentence, none for those that are too long."""
@@ -215,13 +205,7 @@ class Engine:
     def _explain(self, job: Job, texts: Sequence[str]) -> Sequence[Explanation]:
         # A calibration needs margins, which need a memory.
         translator, calibration = self._translator(job.options), self.calibration_of(job.options.memories)
-        try:
-            return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
-        except UnavailableError:
-            if not self._fallback:
-                raise
-        alone = Explainer(translator.with_memories(())).explain(texts)
-        return [replace(explanation, without_memory=True) for explanation in alone]
+        return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
 
     def _translator(self, options: TranslationOptions) -> Translator:
         own = [self._memory_of(options.pairs)] if options.pairs else []

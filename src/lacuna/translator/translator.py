@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate, groupby, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.memory import Memory, Retrieval, find_neighbors
-from lacuna.translator.restoring import Restorer
+from lacuna.translator.restoring import Restored, Restorer
 from lacuna.translator.streaming import Item, gather_windows
 from lacuna.workers import Pool
 
@@ -189,19 +190,17 @@ class Translator:
             done, following = 0, 0
             together = max(batch_size if evidence else 1, _RESTORED_AT_ONCE if self.model.mask_placeholders else 1)
             for group in _at_least(together, decoding):
-                chosen = slice(done, done + len(group))
-                alone = any(alone for _, alone in group)
-                used = self.with_memories(()) if alone else self
-                restorer = Restorer(self.model, partial(used._hypotheses, batch_size))
-                restored = restorer.restore([texts[number] for number in written[chosen]], [some for some, _ in group])
-                best = [one.hypothesis for one in restored]
-                steps = used._evidence(sources[chosen], best, batch_size) if evidence else [()] * len(best)
-                for number, one, (_, alone), why in zip(written[chosen], restored, group, steps, strict=True):
-                    yield from (Translation(text, "", 0.0, 0) for text in texts[following:number])
-                    tokens, score = one.hypothesis.tokens, one.hypothesis.score
-                    yield Translation(texts[number], one.text, score, len(tokens), why, tokens, alone, one.flag)
-                    following = number + 1
-                done += len(group)
+                for alone, run in groupby(group, itemgetter(1)):
+                    found = [hypotheses for hypotheses, _ in run]
+                    chosen = slice(done, done + len(found))
+                    numbers, own = written[chosen], [texts[number] for number in written[chosen]]
+                    finished = self._finish(own, sources[chosen], found, alone, evidence, batch_size)
+                    for number, (one, why, alone) in zip(numbers, finished, strict=True):
+                        yield from (Translation(text, "", 0.0, 0) for text in texts[following:number])
+                        tokens, score = one.hypothesis.tokens, one.hypothesis.score
+                        yield Translation(texts[number], one.text, score, len(tokens), why, tokens, alone, one.flag)
+                        following = number + 1
+                    done += len(found)
             yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
 
     def _decode(
@@ -224,6 +223,34 @@ class Translator:
         rest = sources[done:]
         for group in self._search(self._plain, rest, blocks if not done else [len(rest)], batch_size, progress):
             yield [(hypotheses, self._scorer is not None) for hypotheses in group]
+
+    def _finish(
+        self,
+        texts: Sequence[str],
+        sources: Sequence[Sequence[int]],
+        found: Sequence[list[Hypothesis]],
+        alone: bool,
+        evidence: bool,
+        batch_size: int,
+    ) -> list[_Finished]:
+        """Choose a hypothesis of each sentence, and add the evidence, with the memories that found it.
+
+        If a memory fails now, these sentences are translated again without: evidence must be that of the translation.
+
+        :param alone: The model found the hypotheses without the memories.
+        """
+        used = self.with_memories(()) if alone else self
+        try:
+            restored = Restorer(self.model, partial(used._hypotheses, batch_size)).restore(texts, found)
+            best = [one.hypothesis for one in restored]
+            steps = used._evidence(sources, best, batch_size) if evidence else [()] * len(best)
+        except UnavailableError:
+            if not self.fallback:
+                raise
+            groups = self._search(self._plain, sources, [len(sources)], batch_size, SILENT)
+            again = [hypotheses for group in groups for hypotheses in group]
+            return self._finish(texts, sources, again, True, evidence, batch_size)
+        return [_Finished(one, why, alone) for one, why in zip(restored, steps, strict=True)]
 
     def _hypotheses(self, batch_size: int, texts: list[str]) -> list[list[Hypothesis]]:
         """Translate texts again, with a wide beam, and return all hypotheses of each; too long ones are truncated."""
@@ -371,6 +398,14 @@ def _reopen(
     return Translator(
         model, memories, combiner, beam, gate=gate, int8=int8, exact_contexts=exact_contexts, fallback=fallback
     )
+
+
+class _Finished(NamedTuple):
+    """A translation with its evidence, and whether the model made both alone because a memory did not answer."""
+
+    restored: Restored
+    steps: tuple[Step, ...]
+    alone: bool
 
 
 class TranslatedWindow(NamedTuple):
