@@ -17,6 +17,10 @@ class ServerLimits:
     :param max_body_bytes: Bytes of a request body.
     :param max_file_bytes: Bytes of a file to translate.
     :param max_seconds: Seconds from the arrival of a request to its answer.
+    :param max_connections: Connections at a time. One more ends the oldest that waits for a request; if there is none,
+        it is refused.
+    :param header_seconds: Seconds from the opening of a connection, or from the first byte of a further request, to the
+        end of the headers.
     :param max_waiting: Sentences of all requests in the queue of a model.
     :param batch_texts: Sentences in a batch.
     :param batch_bytes: Bytes of the sentences in a batch. No tokenizer makes more tokens than there are bytes, so this
@@ -28,6 +32,8 @@ class ServerLimits:
     max_body_bytes: int = 1 << 20
     max_file_bytes: int = 16 << 20
     max_seconds: float = 30.0
+    max_connections: int = 512
+    header_seconds: float = 10.0
     max_waiting: int = 4_096
     batch_texts: int = 64
     batch_bytes: int = 4_096
