@@ -134,7 +134,7 @@ def serve(
     if access.key is None and is_public:
         text = f"{host}: everyone who reaches this address may use the server; set an API key, or use {HOST}"
         warnings.warn(text, LacunaWarning, stacklevel=2)
-    if ":" not in host:  # an IPv6 address is no name
+    if host and ":" not in host:  # an IPv6 address is no name
         access = replace(access, allow_host=(*access.allow_host, host))
     config = server_config(create_app(engines, limits, access=access, prepare=prepare), limits)
     announce(f"http://{f'[{place}]' if ':' in place else place}:{number}")
