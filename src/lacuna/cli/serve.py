@@ -78,6 +78,22 @@ def serve(
     writable: Annotated[
         bool, typer.Option("--writable", help="Take edits without a key, from this machine, on a server without keys.")
     ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name that a server without a key answers to, besides localhost, --host and all IP addresses; * for "
+            "any; may be given several times.",
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="A site whose pages may use the server from a browser (CORS), such as https://example.org; * for all; "
+            "may be given several times.",
+        ),
+    ] = None,
     max_characters: Annotated[
         int | None, typer.Option(help=with_default("Maximum characters of a text", f"{_LIMITS}.max_characters"))
     ] = None,
@@ -114,7 +130,10 @@ def serve(
     sizes = given(max_body_bytes=max_body_bytes, max_file_bytes=max_file_bytes)
     limits = ServerLimits(**bounds, **sizes, **given(max_seconds=max_seconds))
     key = _read_key(api_key_file, "--api-key-file", _KEY_VARIABLE)
-    access = Access(key, _read_key(write_key_file, "--write-key-file", _WRITE_VARIABLE), writable)
+    write_key = _read_key(write_key_file, "--write-key-file", _WRITE_VARIABLE)
+    access = Access(
+        key, write_key, writable, allow_host=tuple(allow_host or ()), allow_origin=tuple(allow_origin or ())
+    )
     if domain:
         refuse_with_domain(
             model=system.model,

@@ -6,6 +6,7 @@ White space and everything without letters stay as they are. Knows nothing of mo
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -128,9 +129,15 @@ class Splitter:
 
 def fitting(model: Model) -> Callable[[str], bool]:
     """Return a function that tells whether a model can read a sentence without truncating it."""
-    # No character is more than four bytes, and no tokenizer goes below bytes.
+    # No character is more than four bytes, and no tokenizer goes below bytes. Some take ligatures apart.
     short = model.max_length // 4 - 2
-    return lambda text: len(text) <= short or len(model.encode_sources([text])[0]) <= model.max_length
+
+    def fits(text: str) -> bool:
+        if len(text) <= short and (text.isascii() or len(unicodedata.normalize("NFKC", text)) <= short):
+            return True
+        return len(model.encode_sources([text])[0]) <= model.max_length
+
+    return fits
 
 
 def translate_paragraphs(

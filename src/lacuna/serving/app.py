@@ -10,6 +10,7 @@ import socket
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -18,12 +19,15 @@ from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
 
 from lacuna.errors import LacunaError, LacunaWarning, SettingError
 from lacuna.serving.access import Access
 from lacuna.serving.api import make_routes
+from lacuna.serving.connections import guarded_protocol
 from lacuna.serving.document_routes import DOCUMENTS, make_document_routes
 from lacuna.serving.documents import Documents
 from lacuna.serving.editing_routes import make_editing_routes
@@ -56,7 +60,7 @@ def create_app(
     """Create the app; its threads run until the app is shut down.
 
     :param engines: One for each model; the first is the default of clients.
-    :param access: The keys of the server.
+    :param access: The keys and names of the server.
     :param prepare: Called first in the worker thread, for settings that are per thread.
     """
     some = [engines] if isinstance(engines, Engine) else engines
@@ -81,7 +85,16 @@ def create_app(
     app.include_router(make_libre_routes(directions, documents, access))
     app.include_router(make_page_routes())
     uploads = (DOCUMENTS, TRANSLATE_FILE)
-    app.add_middleware(RequestMiddleware, limits=directions.limits, metrics=directions.metrics, uploads=uploads)
+    app.add_middleware(
+        RequestMiddleware, limits=directions.limits, metrics=directions.metrics, access=access, uploads=uploads
+    )
+    if access.allow_origin:  # around everything else, so that pages can read errors too
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=access.allow_origin,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
     app.add_exception_handler(LacunaError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_form)
     app.add_exception_handler(HTTPException, _refuse_route)
@@ -108,7 +121,7 @@ def serve(
 
     :param engines: One for each model; the first is the default of clients.
     :param port: 0 for any free port.
-    :param access: The keys of the server.
+    :param access: The keys and names of the server; the name to listen at is one of them.
     :param announce: Called with the address just before the server starts.
     """
     limits = limits or ServerLimits()
@@ -121,16 +134,25 @@ def serve(
     if access.key is None and is_public:
         text = f"{host}: everyone who reaches this address may use the server; set an API key, or use {HOST}"
         warnings.warn(text, LacunaWarning, stacklevel=2)
-    config = uvicorn.Config(
-        create_app(engines, limits, access=access, prepare=prepare),
+    if host and ":" not in host:  # an IPv6 address is no name
+        access = replace(access, allow_host=(*access.allow_host, host))
+    config = server_config(create_app(engines, limits, access=access, prepare=prepare), limits)
+    announce(f"http://{f'[{place}]' if ':' in place else place}:{number}")
+    with listener, _ignoring_raised_signals():
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def server_config(app: ASGIApp, limits: ServerLimits) -> uvicorn.Config:
+    """Return the settings of the HTTP server."""
+    return uvicorn.Config(
+        app,
+        http=guarded_protocol(limits),
+        ws="none",
         log_level="warning",
         access_log=False,  # no line per request; counts are in /metrics
         server_header=False,
         timeout_graceful_shutdown=math.ceil(limits.max_seconds),
     )
-    announce(f"http://{f'[{place}]' if ':' in place else place}:{number}")
-    with listener, _ignoring_raised_signals():
-        uvicorn.Server(config).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:

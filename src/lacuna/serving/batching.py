@@ -1,8 +1,9 @@
 """Dynamic batching: one worker thread and a queue, from which texts of many clients are taken in batches.
 
-The oldest text goes first, together with other waiting texts of the same key, within the limits of a batch. A batch
-starts as soon as the worker is free; it does not wait to be filled. Other threads may also have short functions called
-in the worker thread, between two batches. This module does not know translation, models or HTTP.
+Requests take turns: a batch has texts of the request that has waited longest, and of others with the same key, one of
+each in turn, within the limits of a batch. So a short request does not wait for a long one to end. A batch starts as
+soon as the worker is free; it does not wait to be filled. Other threads may also have short functions called in the
+worker thread, between two batches. This module does not know translation, models or HTTP.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from threading import Condition, Thread
 from typing import Any, Generic, TypeVar
 
 from lacuna.errors import LacunaError
-from lacuna.serving.limits import Overloaded
+from lacuna.serving.limits import Overloaded, byte_size
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
@@ -28,11 +29,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _QueuedText(Generic[Result]):
-    """A text in the queue, with its number in order of arrival and the future of its result."""
+    """A text in the queue, with the future of its result."""
 
-    number: int
     text: str
     future: Future[Result]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Request(Generic[Key, Result]):
+    """The texts of a request that still wait."""
+
+    key: Key
+    texts: deque[_QueuedText[Result]]
 
 
 class Batcher(Generic[Key, Result]):
@@ -40,7 +48,7 @@ class Batcher(Generic[Key, Result]):
 
     :param work: Called in the worker thread with a key and texts; returns a result or an error for each.
     :param texts: Largest number of texts in a batch.
-    :param characters: Largest number of characters in a batch; a longer text is a batch of its own.
+    :param size: Largest number of bytes in a batch; a longer text is a batch of its own.
     :param waiting: Largest number of texts in the queue.
     :param prepare: Called first in the worker thread.
     """
@@ -50,16 +58,16 @@ class Batcher(Generic[Key, Result]):
         work: Callable[[Key, list[str]], Sequence[Result | Exception]],
         *,
         texts: int,
-        characters: int,
+        size: int,
         waiting: int,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
         self._work, self._prepare = work, prepare
-        self._texts, self._characters, self._most_waiting = texts, characters, waiting
-        self._queues: dict[Key, deque[_QueuedText[Result]]] = {}
+        self._texts, self._size, self._most_waiting = texts, size, waiting
+        self._requests: list[_Request[Key, Result]] = []  # in the order of their turns
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._changed = Condition()
-        self._arrived = self._waiting = 0
+        self._waiting = 0
         self._closing = False
         self._thread = Thread(target=self._run, name="lacuna-model", daemon=True)
         self._thread.start()
@@ -84,11 +92,9 @@ class Batcher(Generic[Key, Result]):
                     f"{self._waiting:,} sentences are waiting, and the limit is {self._most_waiting:,}; try again later"
                 )
             futures: list[Future[Result]] = [Future() for _ in texts]
-            new = [_QueuedText(self._arrived + n, text, futures[n]) for n, text in enumerate(texts)]
-            if new:
-                self._queues.setdefault(key, deque()).extend(new)
-            self._arrived += len(new)
-            self._waiting += len(new)
+            if texts:
+                self._requests.append(_Request(key, deque(map(_QueuedText, texts, futures))))
+            self._waiting += len(texts)
             self._changed.notify()
         return futures
 
@@ -117,23 +123,33 @@ class Batcher(Generic[Key, Result]):
     def _take(self) -> Callable[[], None] | None:
         """Wait for a function or texts, and take the next task from the queue; None after closing."""
         with self._changed:
-            self._changed.wait_for(lambda: self._calls or self._queues or self._closing)
+            self._changed.wait_for(lambda: self._calls or self._requests or self._closing)
             if self._calls:
                 return partial(_call, *self._calls.popleft())
-            if not self._queues:
+            if not self._requests:
                 return None
-            key = min(self._queues, key=lambda one: self._queues[one][0].number)
-            queue, characters = self._queues[key], 0
-            taken: list[_QueuedText[Result]] = []
-            while queue and len(taken) < self._texts:
-                characters += len(queue[0].text)
-                if taken and characters > self._characters:
-                    break
-                taken.append(queue.popleft())
-            if not queue:
-                del self._queues[key]
-            self._waiting -= len(taken)
-            return partial(self._finish, key, taken)
+            key = self._requests[0].key
+            return partial(self._finish, key, self._take_texts(key))
+
+    def _take_texts(self, key: Key) -> list[_QueuedText[Result]]:
+        """Take the texts of a batch: one of each request with this key in turn. Those that had a turn go to the end."""
+        turns = deque(one for one in self._requests if one.key == key)
+        taken: list[_QueuedText[Result]] = []
+        served: dict[int, _Request[Key, Result]] = {}
+        size = 0
+        while turns and len(taken) < self._texts:
+            request = turns.popleft()
+            size += byte_size(request.texts[0].text)
+            if taken and size > self._size:
+                break
+            taken.append(request.texts.popleft())
+            served[id(request)] = request
+            if request.texts:
+                turns.append(request)
+        rest = [one for one in self._requests if id(one) not in served]
+        self._requests = [*rest, *(one for one in served.values() if one.texts)]
+        self._waiting -= len(taken)
+        return taken
 
     def _finish(self, key: Key, taken: list[_QueuedText[Result]]) -> None:
         # Texts whose clients have given up are cancelled and skipped.

@@ -105,7 +105,7 @@ class Documents:
         if settings.review_below is not None and service.engine.calibration_of(options.memories) is None:
             raise RequestError("review_below: needs a calibration of a selected memory; leave it out")
         self.expire()
-        document = self._new(name, service.engine.splitter().languages)
+        document = self._new(name, service.splitter().languages)
         try:
             document.folder.mkdir()
             with (document.folder / _SOURCE).open("wb") as copy:
@@ -210,7 +210,7 @@ class Documents:
         sure = service.engine.calibration_of(options.memories) is not None
         translator = DocumentTranslator(
             lambda texts: service.stream(texts, options, confidence=sure, on_window=count),
-            service.engine.splitter(),
+            service.splitter(),
             service.matches(options.memories),
             settings,
         )

@@ -8,8 +8,9 @@ queues and files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
 from lacuna.datastore.unsaved import make_unsaved_store
@@ -32,6 +33,7 @@ from lacuna.serving.pairs import check_fit
 from lacuna.translator import Memory, System, Translator
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MOST_OWN = 4  # memories of pairs that are kept
 PAIRS = "(pairs)"  # the memory of a request's own pairs in explanations; no other can have this name
 
 
@@ -102,6 +104,8 @@ class Engine:
         self.model, self._fallback = model, fallback
         self._gates = dict(gates or {})
         self._fits = fitting(model)
+        # The texts of a request may be in many batches.
+        self._own_memory = lru_cache(_MOST_OWN)(self._make_memory)
         self.memories = {memory.name: memory for memory in memories}
         self.combiners = dict(combiners or {})
         self.calibrations = dict(calibrations or {})
@@ -118,14 +122,15 @@ class Engine:
             if memory.name in self.calibrations:
                 self.calibrations[memory.name].check([memory], MOST_MARGIN)
 
-    def splitter(self, *, lines: bool = False) -> Splitter:
-        """Return what cuts texts into sentences, in any thread; :meth:`run` cuts those that are too long.
+    def splitter(self, fits: Callable[[str], bool], *, lines: bool = False) -> Splitter:
+        """Return what cuts texts into sentences, in any thread; :meth:`run` cuts those that are too long for the model.
 
+        :param fits: Whether a sentence is short enough to wait in a queue. It must not use the tokenizer.
         :param lines: Each line is one sentence.
         """
         languages = self.model.languages or Languages("en", "en")
         plain = Languages(*(short_code(code) or code for code in (languages.source, languages.target)))
-        return Splitter(plain, lambda text: True, lines)
+        return Splitter(plain, fits, lines)
 
     def calibration_of(self, memories: Sequence[Memory]) -> Calibration | None:
         """Return the calibration of the first of some memories that has one."""
@@ -184,7 +189,7 @@ class Engine:
 
     def _joined(self, text: str, pieces: Sequence[Piece], scored: Iterator[Scored]) -> Scored:
         """Put the translated clauses of a sentence together."""
-        whole = self.splitter().join(text, pieces, scored)
+        whole = self.splitter(self._fits).join(text, pieces, scored)
         if len(whole.sentences) == 1 and whole.sentences[0].scored is not None:
             return whole.sentences[0].scored
         alone, flag = whole.without_memory, whole.flag
@@ -211,7 +216,7 @@ class Engine:
         return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
 
     def _translator(self, options: TranslationOptions) -> Translator:
-        own = [self._memory_of(options.pairs)] if options.pairs else []
+        own = [self._own_memory(options.pairs)] if options.pairs else []
         memories = [*options.memories, *own]
         combiner: Combiner | None
         combiner = self.combiners[options.combiner] if isinstance(options.combiner, str) else options.combiner
@@ -229,7 +234,7 @@ class Engine:
             fallback=self._fallback,
         ).open()
 
-    def _memory_of(self, pairs: Sequence[SentencePair]) -> Memory:
+    def _make_memory(self, pairs: tuple[SentencePair, ...]) -> Memory:
         """Return a memory of a request's own pairs, which are nowhere on disk."""
         check_fit(self.model, pairs)
         store = make_unsaved_store(self.model, pairs, PAIRS)

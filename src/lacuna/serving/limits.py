@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, fields
 
 from lacuna.errors import LacunaError, SettingError
@@ -16,9 +17,14 @@ class ServerLimits:
     :param max_body_bytes: Bytes of a request body.
     :param max_file_bytes: Bytes of a file to translate.
     :param max_seconds: Seconds from the arrival of a request to its answer.
+    :param max_connections: Connections at a time. One more ends the oldest that waits for a request; if there is none,
+        it is refused.
+    :param header_seconds: Seconds from the opening of a connection, or from the first byte of a further request, to the
+        end of the headers.
     :param max_waiting: Sentences of all requests in the queue of a model.
     :param batch_texts: Sentences in a batch.
-    :param batch_characters: Characters in a batch; a longer sentence is a batch of its own.
+    :param batch_bytes: Bytes of the sentences in a batch. No tokenizer makes more tokens than there are bytes, so this
+        bounds the time that others wait for a batch. Longer sentences are cut before they wait.
     """
 
     max_characters: int = 5_000
@@ -26,9 +32,11 @@ class ServerLimits:
     max_body_bytes: int = 1 << 20
     max_file_bytes: int = 16 << 20
     max_seconds: float = 30.0
+    max_connections: int = 512
+    header_seconds: float = 10.0
     max_waiting: int = 4_096
     batch_texts: int = 64
-    batch_characters: int = 16_384
+    batch_bytes: int = 4_096
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -40,6 +48,11 @@ class ServerLimits:
                 f"max_texts: got {self.max_texts:,}, but at most {self.max_waiting:,} may wait; "
                 f"allowed is 1 to {self.max_waiting:,}"
             )
+
+
+def byte_size(text: str) -> int:
+    """Return the bytes of a text as tokenizers read it: in UTF-8, and with ligatures taken apart."""
+    return len(unicodedata.normalize("NFKC", text).encode("utf-8", "surrogatepass"))
 
 
 class RequestError(LacunaError):

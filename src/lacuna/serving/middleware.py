@@ -1,4 +1,4 @@
-"""Handling common to all requests: body limits, security headers, error responses and metrics.
+"""Handling common to all requests: names of the server, body limits, security headers, error responses and metrics.
 
 Metrics and logs have counts and times, but no texts. This module does not know the routes.
 """
@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lacuna.errors import LacunaError, NotFoundError, UnavailableError
+from lacuna.serving.access import Access
 from lacuna.serving.limits import Overloaded, RequestError, ServerLimits, TooLarge, TooSlow
 
 HEADERS = {
@@ -39,11 +40,16 @@ _log = logging.getLogger(__name__)
 class RequestMiddleware:
     """ASGI middleware around the whole app: limits the body, sets headers, turns exceptions into responses, counts.
 
+    HEAD is answered as GET is, without the body.
+
     :param uploads: Paths that take files; their bodies are not held in memory.
     """
 
-    def __init__(self, app: ASGIApp, limits: ServerLimits, metrics: Metrics, uploads: Collection[str] = ()) -> None:
-        self._app, self._limits, self._metrics, self._uploads = app, limits, metrics, uploads
+    def __init__(
+        self, app: ASGIApp, limits: ServerLimits, metrics: Metrics, access: Access, uploads: Collection[str] = ()
+    ) -> None:
+        self._app, self._limits, self._metrics = app, limits, metrics
+        self._access, self._uploads = access, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -51,6 +57,8 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         start, status = time.perf_counter(), 0
+        if scope["method"] == "HEAD":
+            scope, send = {**scope, "method": "GET"}, _without_body(send)  # a copy: the server looks at its own
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -62,6 +70,7 @@ class RequestMiddleware:
             await send(message)
 
         try:
+            self._access.check_host(Headers(scope=scope).get("host"))
             if scope["path"] in self._uploads:
                 await self._app(scope, self._counting(scope, receive), sending)
             else:
@@ -138,6 +147,13 @@ def _replaying(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return replay
+
+
+def _without_body(send: Send) -> Send:
+    async def send_head(message: Message) -> None:
+        await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+    return send_head
 
 
 class Metrics:

@@ -17,6 +17,7 @@ import torch
 
 from lacuna.analysis.overviews import Overviews
 from lacuna.combiners import Vanilla
+from lacuna.corpora.placeholders import mask
 from lacuna.decoding import BeamSettings
 from lacuna.documents import Paragraph, SegmentMatches, Splitter
 from lacuna.documents.base import DocumentSegment, Filled
@@ -29,13 +30,13 @@ from lacuna.records import SentencePair, Translation
 from lacuna.serving.batching import Batcher
 from lacuna.serving.editor import Edit, Editor
 from lacuna.serving.engine import Engine, Job, Result, TranslationOptions
-from lacuna.serving.limits import OutOfTime, Overloaded, RequestError, ServerLimits, TooLarge
+from lacuna.serving.limits import OutOfTime, Overloaded, RequestError, ServerLimits, TooLarge, byte_size
 from lacuna.serving.middleware import Metrics
 from lacuna.serving.pairs import check_text
 from lacuna.serving.worker_model import WorkerModel
 from lacuna.translator import Memory
 
-# Sentences of a document that wait in the queue at once: requests wait for no more of them.
+# Sentences of a document that wait in the queue at once, or fewer that fill a batch: requests wait for no more of them.
 _WINDOW = 16
 # Sentences and blanks of a document that are read ahead.
 _READ_AHEAD = 1_000
@@ -81,7 +82,7 @@ class Service:
         self._batcher = Batcher[Job, Result](
             self._work,
             texts=limits.batch_texts,
-            characters=limits.batch_characters,
+            size=limits.batch_bytes,
             waiting=limits.max_waiting,
             prepare=prepare,
         )
@@ -132,6 +133,21 @@ class Service:
             self._matches.pop(oldest, None)
         return kept[1]
 
+    def splitter(self, *, lines: bool = False) -> Splitter:
+        """Return what cuts texts into sentences, and sentences into parts that fill a batch at most.
+
+        :param lines: Each line is one sentence.
+        """
+        return self.engine.splitter(lambda text: byte_size(text) <= self.limits.batch_bytes, lines=lines)
+
+    def _can_wait(self, text: str) -> bool:
+        """Tell whether a sentence is short enough for the queue: a longer one has no place to cut it.
+
+        A placeholder may be of any length, because the model reads a stand-in.
+        """
+        most = self.limits.batch_bytes
+        return byte_size(text) <= most or (self.engine.model.mask_placeholders and byte_size(mask(text).text) <= most)
+
     async def translate(
         self, texts: Sequence[str], options: TranslationOptions, *, lines: bool = False, confidence: bool = False
     ) -> list[TranslatedText]:
@@ -141,7 +157,7 @@ class Service:
         :param confidence: Compute it too, which takes another pass of the model.
         """
         self.check_texts(texts)
-        done = await self._paragraphs(texts, options, self.engine.splitter(lines=lines), confidence)
+        done = await self._paragraphs(texts, options, self.splitter(lines=lines), confidence)
         return [TranslatedText(one.text, one, one.flag) for one in done]
 
     async def translate_html(
@@ -151,7 +167,7 @@ class Service:
         self.check_texts(texts)
         pages = await asyncio.to_thread(lambda: [list(html_fragment_parts(text)) for text in texts])
         wanted = [text for parts in pages for part in parts if isinstance(part, DocumentSegment) for text in part.texts]
-        done = iter(await self._paragraphs(wanted, options, self.engine.splitter(), confidence))
+        done = iter(await self._paragraphs(wanted, options, self.splitter(), confidence))
         results = []
         for text, parts in zip(texts, pages, strict=True):
             written, found = [], list[Paragraph]()
@@ -171,6 +187,9 @@ class Service:
         cut = await asyncio.to_thread(lambda: [splitter.split(text) for text in texts])
         sentences = [sentence for pieces in cut for sentence in _translatable(pieces)]
         self._check_count(texts, len(sentences))
+        long = next((one for one in sentences if not self._can_wait(one)), None)
+        if long is not None:
+            raise TooLarge(f"a text has {len(long):,} characters without a place to cut it; send shorter words")
         done = iter(cast(list[Scored], await self._answers(Job(options, confidence=confidence), sentences)))
         return [splitter.join(text, pieces, done) for text, pieces in zip(texts, cut, strict=True)]
 
@@ -200,13 +219,13 @@ class Service:
         :param on_window: Called with the number of sentences before they are translated; may raise to stop.
         """
         job = Job(options, confidence=confidence)
-        for window in _windows(texts, min(_WINDOW, self.limits.max_waiting)):
-            written = list(dict.fromkeys(text for text in window if text))
+        for window in _windows(texts, min(_WINDOW, self.limits.max_waiting), self.limits.batch_bytes):
+            written = list(dict.fromkeys(text for text in window if text and self._can_wait(text)))
             on_window(sum(map(bool, window)))
             futures = dict(zip(written, self._submit_patiently(job, written), strict=True))
             try:
                 for text in window:
-                    yield _result(text, cast(Future[Scored], futures[text])) if text else _BLANK
+                    yield _result(text, cast(Future[Scored] | None, futures.get(text))) if text else _BLANK
             finally:
                 for future in futures.values():
                     future.cancel()
@@ -313,22 +332,29 @@ def _with(text: TranslatedText, translations: Iterable[str]) -> Iterator[str]:
         yield "".join(part for some in parts for part in some)
 
 
-def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Cut a stream into windows of a few sentences, and blanks between them."""
+def _windows(texts: Iterable[str], most: int, most_bytes: int) -> Iterator[list[str]]:
+    """Cut a stream into windows of a few sentences that fill a batch at most, and blanks between them."""
     window: list[str] = []
-    written = 0
+    written = size = 0
     for text in texts:
-        window.append(text)
-        written += bool(text)
-        if written == size or len(window) == _READ_AHEAD:
+        own = byte_size(text)
+        if window and (written + bool(text) > most or size + own > most_bytes or len(window) == _READ_AHEAD):
             yield window
-            window, written = [], 0
+            window, written, size = [], 0, 0
+        window.append(text)
+        written, size = written + bool(text), size + own
     if window:
         yield window
 
 
-def _result(text: str, future: Future[Scored]) -> Scored:
+def _result(text: str, future: Future[Scored] | None) -> Scored:
+    """Wait for a translation.
+
+    :param future: ``None`` for a text that is too long for the queue.
+    """
     try:
-        return future.result()
+        if future is not None:
+            return future.result()
     except TooLarge:
-        return Scored(Translation(text, text, 0.0, 0, flag=UNTRANSLATED), None)
+        pass
+    return Scored(Translation(text, text, 0.0, 0, flag=UNTRANSLATED), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,12 +20,26 @@ from lacuna.serving import Engine, create_app
 from lacuna.translator import Memory, open_memory
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
+LOCAL = "http://localhost"
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n + 1))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
 
 
 def remember(model: Model, pairs: list[SentencePair], into: Path) -> Memory:
     build_index(build_store(model, pairs, into))
     return open_memory(into)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def local_clients() -> Iterator[None]:
+    """Let test clients ask for localhost: a server without a key answers to no other name."""
+    original = TestClient.__init__
+
+    def init(self: TestClient, app: Any, base_url: str = LOCAL, **options: Any) -> None:
+        original(self, app, base_url, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TestClient, "__init__", init)
+        yield
 
 
 @pytest.fixture(scope="session")

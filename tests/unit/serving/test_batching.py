@@ -35,20 +35,20 @@ def recorder() -> Iterator[Recorder]:
     recorder.go.set()
 
 
-def batcher_of(recorder: Recorder, *, texts: int = 4, characters: int = 100, waiting: int = 100) -> Batcher[str, str]:
-    return Batcher(recorder, texts=texts, characters=characters, waiting=waiting)
+def batcher_of(recorder: Recorder, *, texts: int = 4, size: int = 100, waiting: int = 100) -> Batcher[str, str]:
+    return Batcher(recorder, texts=texts, size=size, waiting=waiting)
 
 
 @given(
-    requests=st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.text("xyz", max_size=8), max_size=5)), max_size=8),
+    requests=st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.text("xyä", max_size=8), max_size=5)), max_size=8),
     texts=st.integers(1, 4),
-    characters=st.integers(1, 12),
+    size=st.integers(1, 12),
 )
 def test_everybody_gets_their_own_answers_within_the_budget(
-    requests: list[tuple[str, list[str]]], texts: int, characters: int
+    requests: list[tuple[str, list[str]]], texts: int, size: int
 ) -> None:
     recorder = Recorder()
-    batcher = batcher_of(recorder, texts=texts, characters=characters)
+    batcher = batcher_of(recorder, texts=texts, size=size)
     futures = [batcher.submit(key, some) for key, some in requests]
     recorder.go.set()
     batcher.close()
@@ -56,7 +56,7 @@ def test_everybody_gets_their_own_answers_within_the_budget(
         assert [future.result(0) for future in promised] == [f"{key}:{text}" for text in some]
     for _, batch in recorder.batches:
         assert len(batch) <= texts
-        assert len(batch) == 1 or sum(map(len, batch)) <= characters
+        assert len(batch) == 1 or sum(len(text.encode()) for text in batch) <= size
 
 
 def test_equal_keys_go_together_and_the_oldest_first(recorder: Recorder) -> None:
@@ -68,6 +68,25 @@ def test_equal_keys_go_together_and_the_oldest_first(recorder: Recorder) -> None
     recorder.go.set()
     batcher.close()
     assert recorder.batches == [("a", ["1"]), ("b", ["2", "4"]), ("a", ["3", "5"])]
+
+
+def test_requests_take_turns(recorder: Recorder) -> None:
+    batcher = batcher_of(recorder, texts=2)
+    batcher.submit("a", ["0"])
+    assert recorder.begun.wait(60)
+    batcher.submit("a", ["1", "2", "3", "4", "5"])
+    batcher.submit("b", ["6", "7", "8"])
+    batcher.submit("a", ["9"])
+    recorder.go.set()
+    batcher.close()
+    # Whoever sends less is done earlier, with the same options as a long request or with others.
+    assert recorder.batches[1:] == [
+        ("a", ["1", "9"]),
+        ("b", ["6", "7"]),
+        ("a", ["2", "3"]),
+        ("b", ["8"]),
+        ("a", ["4", "5"]),
+    ]
 
 
 def test_who_gave_up_costs_nothing(recorder: Recorder) -> None:
@@ -110,7 +129,7 @@ def test_errors_reach_who_asked_and_nobody_else() -> None:
             raise SettingError("cannot be done")
         return [ValueError(text) if text == "bad" else text for text in texts]
 
-    batcher: Batcher[str, str] = Batcher(work, texts=4, characters=100, waiting=9)
+    batcher: Batcher[str, str] = Batcher(work, texts=4, size=100, waiting=9)
     [good, bad, fine] = batcher.submit("a", ["good", "bad", "fine"])
     [lost] = batcher.submit("broken", ["x"])
     [after] = batcher.submit("a", ["after"])

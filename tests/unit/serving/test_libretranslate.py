@@ -8,6 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from unit.models.tiny_models import SOURCES, TARGETS
+from unit.serving.conftest import LOCAL
 
 ASKED = {"source": "de", "target": "en", "format": "text"}
 
@@ -83,7 +84,7 @@ def test_files(client: TestClient) -> None:
         return client.post("/translate_file", files={"file": (name, content)}, data=fields)
 
     made = send("brief an.txt", f"{SOURCES[0]}\n", source="de", target="en").json()["translatedFileUrl"]
-    assert made.startswith("http://testserver/download_file/")
+    assert made.startswith(f"{LOCAL}/download_file/")
     assert made.endswith(".brief%20an.en.txt")
     assert client.get(made).text == f"{TARGETS[0]}\n"
     assert client.get(made.replace("brief", "other")).status_code == 404

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lacuna.serving import Engine, ServerLimits, create_app
+from lacuna.serving import Access, Engine, ServerLimits, create_app
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # What has no parameters cannot be asked for in a wrong way.
@@ -65,7 +65,8 @@ def never_ending(app: ASGIApp) -> ASGIApp:
 @pytest.fixture(scope="module")
 def operations(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     # Short texts keep the tiny model quick; beyond them the limits answer.
-    app = create_app(engine, ServerLimits(max_characters=60, max_texts=4))
+    limits = ServerLimits(max_characters=60, max_texts=4)
+    app = create_app(engine, limits, access=Access(allow_host=("testserver",)))  # the name that Schemathesis asks for
     found = schemathesis.openapi.from_asgi("/openapi.json", never_ending(app)).get_all_operations()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("disk")))  # the app is never shut down

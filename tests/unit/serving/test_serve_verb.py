@@ -87,6 +87,11 @@ def key_file(content: bytes) -> Callable[[Path], list[str]]:
         (lambda _: ["--memory", "it=nowhere"], "nowhere"),
         (lambda _: ["--combiner", "it=nowhere"], "nowhere"),
         (lambda _: ["--max-texts", "0"], "--max-texts: got 0"),
+        (
+            lambda _: ["--allow-host", "https://example.org"],
+            "--allow-host: got 'https://example.org'; allowed is a name",
+        ),
+        (lambda _: ["--allow-origin", "example.org"], "--allow-origin: got 'example.org'; allowed is a site"),
         (lambda _: ["--api-key-file", "nowhere"], "nowhere"),
         (key_file(b" \n"), "--api-key-file: got no key"),
         (key_file(b"two words"), "blanks"),
