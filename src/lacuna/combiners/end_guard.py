@@ -17,7 +17,7 @@ from lacuna.combiners.base import Neighbors
 from lacuna.combiners.exact_contexts import same_context
 
 # Least probability of an end at which a memory may end a translation. docs/decoding.md has the figures.
-MIN_PROBABILITY = 0.03
+MIN_PROBABILITY = 0.1
 
 
 @dataclass(frozen=True, slots=True)
