@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import torch
 from starlette.testclient import TestClient
 
 import lacuna.serving
+from lacuna.combiners import Gate, Vanilla
+from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import Store
 from lacuna.models import Model
-from lacuna.translator import Memory
+from lacuna.serving import Engine
+from lacuna.serving.engine import Job
+from lacuna.translator import Memory, System, Translator
+
+GATE_SCALE = torch.zeros(4), torch.ones(4)
 
 
 def test_statistics_of_a_memory(client: TestClient, memories: list[Memory]) -> None:
@@ -41,3 +49,28 @@ def test_page_files_have_no_external_references() -> None:
     named = {part.split('"')[0] for text in texts.values() for part in text.split('"/page/')[1:]}
     assert named
     assert named <= set(texts)
+
+
+def test_a_memory_without_a_combiner_gets_the_safe_one_and_a_domain_its_gate(
+    model: Model, memories: list[Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[System] = []
+    real = System.open
+
+    def noted(system: System) -> Translator:
+        opened.append(system)
+        return real(system)
+
+    monkeypatch.setattr(System, "open", noted)
+    gate = Gate(Regions(torch.zeros(1, model.dimension), torch.zeros(1, 2)), make_gate_network(), *GATE_SCALE)
+    domain, other = memories
+    gates = {domain.name: (gate, domain.store.entries), other.name: (gate, other.store.entries + 1)}
+    combiners = {memory.name: Vanilla(k=1) for memory in memories}
+    with_gates = Engine(model, memories, combiners, gates=gates)
+    without_fit = Engine(model, memories)
+    for engine in (with_gates, without_fit):
+        for memory in memories:
+            engine.run(Job(engine.resolve_options([memory.name])), ["ein Hund"])
+    used = [system.gate is not None and system.open().gate is gate for system in opened[:4]]
+    assert used == [True, False, False, False]  # the second gate was made for another number of entries
+    assert [system.combiner is None for system in opened[:4]] == [False, False, True, True]
