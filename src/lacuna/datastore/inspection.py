@@ -18,6 +18,7 @@ from lacuna.datastore.columns import map_array, record_of
 from lacuna.datastore.manifest import Manifest
 from lacuna.datastore.store import Store, open_store
 from lacuna.errors import SettingError, StoreError
+from lacuna.files import reading
 from lacuna.manifests import read_object, unsealed
 from lacuna.records import SentencePair
 
@@ -124,8 +125,9 @@ def _margins_of(store: Store) -> dict[str, dict[str, int]] | None:
     if content is None or content["store"] != store.fingerprint:
         return None
     path, data = store.path / MARGIN, content["data"]
-    if not isinstance(data, dict) or not path.is_file() or record_of(path).xxh3 != data.get("xxh3"):
-        raise StoreError(f"{path}: missing or damaged; measure the margins again")
+    with reading(path, "measure the margins again"):
+        if not isinstance(data, dict) or not path.is_file() or record_of(path).xxh3 != data.get("xxh3"):
+            raise StoreError(f"{path}: missing or damaged; measure the margins again")
     margins = cast(NDArray[np.uint16], map_array(path, np.uint16, (store.entries,)))
     return margin_histogram(margins, store.known)
 
