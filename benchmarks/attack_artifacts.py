@@ -520,16 +520,10 @@ class Attack:
     def damages(self) -> Iterator[Callable[[], None]]:
         """Yield damage to random files of all artifacts, without end."""
         artifacts = self.home / "artifacts"
-        artifacts.mkdir()
-        for name in ("store", "memory", "tiny", "receipts", "model"):
-            shutil.copytree(self.home / TEMPLATES / name, artifacts / name)
+        shutil.copytree(self.home / TEMPLATES, artifacts)
         for name in ("fit", "calibrate", "adapt"):
-            case = self.copy(VERBS[name])
-            assert in_child(lambda name=name, case=case: VERBS[name].run(case) and None).kind == "ok"
-            for made in ("combiner", "calibration", "domain"):
-                if (case / made).exists():
-                    shutil.copytree(case / made, artifacts / made)
-        shutil.copytree(case / "model", case.parent / "case-model", dirs_exist_ok=True)
+            made = in_child(lambda name=name: VERBS[name].run(artifacts) and None)
+            assert made.kind == "ok", made.value
         whole = {name: in_child(functools.partial(use, artifacts)) for name, use in USES.items()}
         for name, outcome in whole.items():
             assert outcome.kind == "ok", (name, outcome.value)
@@ -615,6 +609,7 @@ USES: dict[str, Callable[[Path], str]] = {
     "combiner": lambda home: digest(_weights(home / "combiner")),
     "calibration": lambda home: digest(_read_calibration(home / "calibration")),
     "domain": lambda home: digest(_read_domain(home / "domain")),
+    "model": lambda home: digest(_read_domain(home / "domain")),
 }
 VERIFIED: dict[str, Callable[[Path], None]] = {
     "store": lambda home: _sound(home / "store"),
