@@ -12,7 +12,7 @@ import secrets
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.chmod(mode)
         sync(temporary)
         temporary.replace(path)
-        sync_entry(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_entry(path)
 
 
 @contextmanager
@@ -84,10 +86,26 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or os.strerror(error.errno) if error.errno else str(error)
         raise StoreError(
-            f"{folder}: cannot be written ({reason}); free space or fix the permissions, then run the same command"
+            f"{folder}: cannot be written ({_reason(error)}); free space or fix the permissions, then run the same "
+            "command"
         ) from error
+
+
+@contextmanager
+def reading(path: Path, again: str = "copy or build the store again") -> Iterator[None]:
+    """Turn a failure to read a file of a store into an error that names it.
+
+    :param again: The remedy.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({_reason(error)}); {again}") from error
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or os.strerror(error.errno) if error.errno else str(error)
 
 
 def sync_entry(path: Path) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lacuna.datastore.manifest import FileRecord, ShardRecord
 from lacuna.errors import StoreError
-from lacuna.files import atomic_path, sync
+from lacuna.files import atomic_path, reading, sync
 from lacuna.records import Origin, SentencePair
 
 KEYS = "keys"
@@ -176,10 +176,8 @@ def shard_folder(store: Path, number: int) -> Path:
 
 def check_hash(path: Path, record: FileRecord) -> None:
     """Refuse a file whose content is not that of its record; for files that are small beside the keys."""
-    try:
+    with reading(path):
         found = record_of(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}); copy or build the store again") from error
     if found != record:
         raise StoreError(f"{path}: changed or damaged; copy or build the store again")
 

@@ -18,6 +18,7 @@ from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import Manifest
 from lacuna.datastore.store import Store, open_store
 from lacuna.errors import SettingError, StoreError
+from lacuna.files import reading
 from lacuna.manifests import read_object, unsealed
 from lacuna.records import SentencePair
 
@@ -184,8 +185,9 @@ def measured_rows(store: Store, measured: str, saved: NDArray[np.int64] | None) 
 def _read_margin_file(store: Store, name: str, record: object, count: int | None = None) -> NDArray[Any]:
     """Read a file of the margins, which must be the one in their manifest."""
     path = store.path / name
-    if not isinstance(record, dict) or not path.is_file() or record_of(path).xxh3 != record.get("xxh3"):
-        raise StoreError(f"{path}: missing or damaged; measure the margins again")
+    with reading(path, "measure the margins again"):
+        if not isinstance(record, dict) or not path.is_file() or record_of(path).xxh3 != record.get("xxh3"):
+            raise StoreError(f"{path}: missing or damaged; measure the margins again")
     try:
         numbers: NDArray[Any] = np.load(path, mmap_mode="r" if count else None, allow_pickle=False)
     except (OSError, ValueError) as error:

@@ -21,7 +21,7 @@ from pydantic import Field
 from lacuna.datastore.columns import map_array, record_of
 from lacuna.datastore.manifest import FileRecord, ModelRecord
 from lacuna.errors import StoreError
-from lacuna.files import write_bytes, writing
+from lacuna.files import reading, write_bytes, writing
 from lacuna.manifests import Record, read_manifest, write_sealed
 
 FORMAT = 1
@@ -141,7 +141,8 @@ def write_forgotten(folder: Path, sentences: NDArray[np.int32], entries: int) ->
 def read_forgotten(folder: Path, forgotten: Forgotten) -> NDArray[np.int32]:
     """Read the forgotten sentences of a segment."""
     path = forgotten.path(folder)
-    if not path.is_file() or record_of(path) != forgotten.file:
-        raise StoreError(f"{path}: missing or damaged; {_AGAIN}")
+    with reading(path, _AGAIN):
+        if not path.is_file() or record_of(path) != forgotten.file:
+            raise StoreError(f"{path}: missing or damaged; {_AGAIN}")
     ids = map_array(path, np.int32, (forgotten.sentences,))
     return np.array(ids, dtype=np.int32)

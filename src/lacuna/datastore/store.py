@@ -44,7 +44,7 @@ from lacuna.datastore.manifest import (
 )
 from lacuna.datastore.segments import MEMORY, SEGMENTS, MemoryManifest, is_edited, read_forgotten, read_memory_manifest
 from lacuna.errors import LacunaWarning, StoreError
-from lacuna.files import sha256_of
+from lacuna.files import reading, sha256_of
 from lacuna.records import Languages
 
 # Keys from which their variance is estimated.
@@ -136,7 +136,8 @@ class Store:
         """SHA-256 of the manifest, which has the hashes of all files; for an edited memory, of its commit."""
         if self.segments is not None:
             return hashlib.sha256("".join(_identity(each) for each in self.segments).encode()).hexdigest()
-        return sha256_of(self.path / MANIFEST)
+        with reading(self.path / MANIFEST):
+            return sha256_of(self.path / MANIFEST)
 
     def reopening(self) -> tuple[Callable[[str, str], Store], tuple[str, str]]:
         """Say how another process opens this store; see :class:`~lacuna.workers.Reopened`."""

@@ -32,7 +32,7 @@ from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, ShardRecor
 from lacuna.datastore.segments import MEMORY, is_edited, read_memory_manifest
 from lacuna.datastore.store import Store, check_size
 from lacuna.errors import StoreError
-from lacuna.files import sha256_of
+from lacuna.files import reading, sha256_of
 from lacuna.manifests import read_object, seal_problem
 from lacuna.progress import SILENT, Progress
 
@@ -96,7 +96,9 @@ def verify_store(path: str | Path, progress: Progress = SILENT) -> VerifyReport:
     reports, problems = [], [*_check_parts(folder), *check_log(folder, memory)]
     for record in memory.segments:
         reports.append(_verify_folder(folder / record.folder, progress))
-        if sha256_of(folder / record.folder / MANIFEST) != record.manifest:
+        with reading(folder / record.folder / MANIFEST):
+            found = sha256_of(folder / record.folder / MANIFEST)
+        if found != record.manifest:
             problems.append(f"{folder / record.folder / MANIFEST}: not the segment that {folder / MEMORY} names")
         if record.forgotten is not None:
             problems += _check_file(record.forgotten.path(folder), record.forgotten.file)

@@ -69,7 +69,8 @@ class MemoryWriter:
 
     def record(self, segment: Store) -> SegmentRecord:
         """Return the record of a new segment that is complete, with its index."""
-        sync(segment.path.parent)
+        with writing(self.folder):
+            sync(segment.path.parent)
         return SegmentRecord(
             folder=segment.path.relative_to(self.folder).as_posix(),
             manifest=segment.fingerprint,

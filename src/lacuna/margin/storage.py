@@ -20,7 +20,7 @@ from lacuna.datastore.columns import record_of
 from lacuna.datastore.inspection import measured_rows
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_path, writing
+from lacuna.files import atomic_path, reading, writing
 from lacuna.manifests import Record, read_manifest, write_sealed
 
 FORMAT = 1
@@ -242,13 +242,10 @@ def _read_margin_manifest(store: Store) -> MarginManifest:
 
 def _read_array(path: Path, record: FileRecord, dtype: type[_Number], store: Store, count: int) -> NDArray[_Number]:
     again = f"measure the margins again with: lacuna margin {store.path}"
-    try:
-        found = record_of(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error}); {again}") from error
-    if found != record:  # before numpy reads it: a damaged header makes it raise errors of many types
-        raise StoreError(f"{path}: changed or damaged, it does not match its manifest; {again}")
-    values: NDArray[_Number] = np.load(path, allow_pickle=False)
+    with reading(path, again):
+        if record_of(path) != record:  # before numpy reads it: a damaged header makes it raise errors of many types
+            raise StoreError(f"{path}: changed or damaged, it does not match its manifest; {again}")
+        values: NDArray[_Number] = np.load(path, allow_pickle=False)
     if values.dtype != dtype or values.shape != (count,):
         raise StoreError(f"{path}: of another type or shape than its manifest says; {again}")
     return values
