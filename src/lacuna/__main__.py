@@ -1,5 +1,27 @@
-"""``python -m lacuna`` is the ``lacuna`` command."""
+"""``python -m lacuna`` and the console script are the ``lacuna`` command.
 
-from lacuna.cli.main import main
+Ctrl-C is one line and exit code 130 from the start: the imports of the command line take a second or two.
+"""
 
-main()
+from __future__ import annotations
+
+import os
+import sys
+
+from lacuna.cli import INTERRUPTED
+
+
+def main() -> None:
+    """Run the command line and exit with the right code."""
+    try:
+        from lacuna.cli.main import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("lacuna: interrupted; nothing was begun\n")
+        sys.stderr.flush()
+        # Nothing has to be cleaned up yet. An ordinary exit would end by the signal itself if it came inside of exec.
+        os._exit(INTERRUPTED)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event
 from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
@@ -145,10 +146,15 @@ class WorkerPool:
             while running:
                 yield running.popleft().result()
 
-    def stream(self, work: Callable[[Item], Iterator[Result]], items: Sequence[Item]) -> Generator[Result, None, None]:
+    def stream(
+        self, work: Callable[[Item], Iterator[Result]], items: Sequence[Item], stop: Event
+    ) -> Generator[Result, None, None]:
         """Process all items in the worker threads, and yield all results as soon as they are there.
 
         With one worker, or one item, this is the calling thread with all of its threads.
+
+        :param stop: Set when the results are not wanted any more, before the threads are waited for: a Ctrl-C reaches
+            the calling thread here, while it waits for results. ``work`` should then end soon.
         """
         if min(self.workers, len(items)) < 2:
             for item in items:
@@ -161,9 +167,12 @@ class WorkerPool:
                 ready.put((result,))
 
         with self._started() as threads:
-            for item in items:
-                threads.submit(run, item).add_done_callback(ready.put)
-            yield from _results(ready, len(items))
+            try:
+                for item in items:
+                    threads.submit(run, item).add_done_callback(ready.put)
+                yield from _results(ready, len(items))
+            finally:
+                stop.set()
 
     def _here(self, task: Callable[[Item], Result], item: Item) -> Result:
         """Compute an item in the calling thread, with the number of threads of a worker."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import tomllib
 from collections.abc import Callable
 from contextlib import chdir
 from itertools import count
@@ -134,3 +137,39 @@ def test_only_verbs_that_keep_finished_work_claim_to_resume(
     assert run(name, monkeypatch) == 130
     resumes = {"adapt", "add", "build", "margin", "train", "finetune", "reproduce", "demo"}
     assert (RESUMES in capfd.readouterr().err) == (name in resumes)
+
+
+# Sends Ctrl-C when a module is imported.
+INTERRUPTED_IMPORT = """
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from lacuna.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["lacuna.cli.main", "typer", "lacuna.cli.adapt", "numpy"])
+def test_an_interrupt_while_the_command_line_is_imported_is_one_line(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, module]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "lacuna: interrupted; nothing was begun\n")
+
+
+def test_the_console_script_starts_where_imports_are_guarded() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"] == {"lacuna": "lacuna.__main__:main"}
+
+
+def test_an_interrupt_that_typer_does_not_see_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(**_: object) -> None:
+        raise KeyboardInterrupt  # such as a second one, while the first is handled
+
+    monkeypatch.setattr("lacuna.cli.main.app", interrupt)
+    assert run("verify store", monkeypatch) == 130
+    assert capfd.readouterr().err == f"lacuna: interrupted; {STARTS_OVER}\n"

@@ -149,11 +149,13 @@ def test_a_stream_yields_everything_once() -> None:
             both.wait(20)  # no thread passes it alone
         yield item, torch.get_num_threads()
 
-    assert sorted(WorkerPool(2).stream(work, range(9))) == [(item, 1) for item in range(9)]
+    assert sorted(WorkerPool(2).stream(work, range(9), threading.Event())) == [(item, 1) for item in range(9)]
 
 
 def test_a_stream_of_one_worker_is_the_calling_thread() -> None:
-    names = list(WorkerPool().stream(lambda item: iter([threading.current_thread().name]), [1, 2, 3]))
+    names = list(
+        WorkerPool().stream(lambda item: iter([threading.current_thread().name]), [1, 2, 3], threading.Event())
+    )
     assert names == [threading.current_thread().name] * 3
 
 
@@ -164,4 +166,4 @@ def test_a_stream_raises_the_error_of_a_worker() -> None:
         yield item
 
     with pytest.raises(ValueError, match="the third"):
-        list(WorkerPool(2).stream(work, range(20)))
+        list(WorkerPool(2).stream(work, range(20), threading.Event()))

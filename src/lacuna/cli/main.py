@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import typer
 
 from lacuna.cli import (
+    INTERRUPTED,
     adapt,
     edit,
     evaluate,
@@ -37,7 +38,6 @@ from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.version import __version__
 
-_INTERRUPTED = 130
 _STDOUT_CLOSED = 141
 # The base class of all errors in the arguments of a command, which Typer does not export.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -45,7 +45,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _RESUMES = "the same command resumes from the work that is finished"
 _STARTS_OVER = "the same command starts from the beginning"
 # The message after Ctrl-C, for each verb. A test interrupts the verbs and runs them again.
-INTERRUPTED: dict[str, str] = {
+AFTER_INTERRUPT: dict[str, str] = {
     "adapt": _RESUMES,
     "fetch": "downloaded packages are cached; the same command downloads the others",
     "train": _RESUMES,
@@ -143,6 +143,8 @@ def _run() -> tuple[int, str]:
     try:
         code: int = app(prog_name="lacuna", standalone_mode=False, obj=invocation) or 0
         stdout.flush()
+    except KeyboardInterrupt:  # Typer turns it into the code, except for one that comes while it does so
+        code = INTERRUPTED
     except LacunaError as error:
         return 2, name_options(str(error), invocation.verb, invocation.commands, sys.argv)
     except _UsageError as error:
@@ -156,9 +158,8 @@ def _run() -> tuple[int, str]:
         return _STDOUT_CLOSED, ""
     finally:
         stop_bar()
-    # Typer itself turns Ctrl-C into this code.
-    if code == _INTERRUPTED:
-        return code, f"interrupted; {INTERRUPTED.get(invocation.verb, _STARTS_OVER)}"
+    if code == INTERRUPTED:
+        return code, f"interrupted; {AFTER_INTERRUPT.get(invocation.verb, _STARTS_OVER)}"
     return code, ""
 
 

@@ -98,16 +98,13 @@ def decode_blocks(
     parts = partition([len(source) for source in sources], blocks, pool.workers)
     waiting: dict[int, list[Hypothesis]] = {}
     following = 0
-    with closing(pool.stream(work, parts)) as results:
-        try:
-            for group in results:
-                waiting.update(group)
-                ready = list(takewhile(waiting.__contains__, count(following)))
-                if ready:
-                    yield [waiting.pop(number) for number in ready]
-                    following += len(ready)
-        finally:
-            stopped.set()
+    with closing(pool.stream(work, parts, stopped)) as results:
+        for group in results:
+            waiting.update(group)
+            ready = list(takewhile(waiting.__contains__, count(following)))
+            if ready:
+                yield [waiting.pop(number) for number in ready]
+                following += len(ready)
 
 
 def partition(lengths: Sequence[int], blocks: Sequence[int], workers: int) -> list[list[list[int]]]:

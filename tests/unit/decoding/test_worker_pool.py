@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -119,4 +120,21 @@ def test_a_search_ends_soon_after_its_consumer_is_gone() -> None:
     next(found)
     found.close()
     assert sum(ended) < 4000
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("lacuna-worker")]
+
+
+def test_a_search_ends_soon_after_an_interruption() -> None:
+    """The interruption reaches the calling thread while it waits for results."""
+    ended: list[int] = []
+
+    def interrupt(count: int) -> None:
+        ended.append(count)
+        if sum(ended) >= 100 > sum(ended[:-1]):
+            signal.raise_signal(signal.SIGINT)
+
+    scorer, sources = Scripted(20, eos_bonus=1.0), [[seed] for seed in range(8000)]
+    settings, capacity = BeamSettings(2, max_new_tokens=10), BatchCapacity(8)
+    with pytest.raises(KeyboardInterrupt):
+        list(decode_blocks(scorer, sources, settings, [8000], capacity, pool=WorkerPool(2), on_finished=interrupt))
+    assert sum(ended) < 1000  # each worker has 1,024 at a time
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lacuna-worker")]
