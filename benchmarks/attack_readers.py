@@ -426,6 +426,8 @@ _MARKDOWN_PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 def _stays(element: etree._Element) -> bool:
+    if next(element.iterancestors("{*}seg", "{*}target"), None) is not None:  # a copy of an inline code
+        return False
     language = element.get("{http://www.w3.org/XML/1998/namespace}lang") or element.get("lang") or ""
     return not language.strip().lower().startswith("en")
 
