@@ -159,14 +159,14 @@ def _malformed(path: Path, root: str, error: etree.XMLSyntaxError) -> CorpusErro
     line = error.lineno or 1
     # lxml repeats line and column at the end of the message.
     reason = re.sub(r"(, line \d+, column \d+)?( \([^)]*, line \d+\))?$", "", str(error.msg or "no content"))
+    reason = " ".join(reason.split())  # it may quote the file
     return CorpusError(
         f"{path}:{line}: malformed {root.upper()} ({reason}); export the file again, or correct that line"
     )
 
 
 def _name(element: etree._Element) -> str:
-    # Not etree.QName, which raises its own error at a broken namespace before the parser does.
-    return str(element.tag).rpartition("}")[2]
+    return str(element.tag).rpartition("}")[2]  # etree.QName refuses namespaces that the parser takes
 
 
 def _text(path: Path, element: etree._Element) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -299,14 +299,17 @@ def _attribute_spans(text: str, tag: _HtmlToken) -> Iterator[Span]:
     for name, (start, end) in sorted(tag.attributes.items(), key=lambda item: item[1]):
         if not _is_translated(text, tag, name):
             continue
-        if text[start] in "\"'":
+        is_quoted = text[start] in "\"'"
+        if is_quoted:
             start, end = start + 1, end - 1
-            escape: Callable[[str], str] = _escape_quoted
-        else:
-            escape = _escape_bare
-        span = span_of(text_pieces(text[start:end], start, _unescape_attribute), escape)
+        span = span_of(text_pieces(text[start:end], start, _unescape_attribute), html.escape)
         if span:
-            yield span
+            yield span if is_quoted else _quoted(span)
+
+
+def _quoted(span: Span) -> Span:
+    """Return the span of a bare value, whose translation may need the quotes that it lacks."""
+    return Span(span.start, span.end, span.text, lambda filled: f'"{span.render(filled)}"')
 
 
 def _is_translated(text: str, tag: _HtmlToken, name: str) -> bool:
@@ -341,11 +344,3 @@ def _character(reference: re.Match[str]) -> str:
 
 def _escape_text(text: str) -> str:
     return html.escape(text, quote=False)
-
-
-def _escape_quoted(text: str) -> str:
-    return html.escape(text)
-
-
-def _escape_bare(text: str) -> str:
-    return f'"{html.escape(text)}"'

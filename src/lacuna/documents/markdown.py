@@ -41,6 +41,8 @@ _EXTENSION = re.compile(
     re.DOTALL,
 )
 _URL = re.compile(r"(?:https?|ftp)://[^\s<>\"'(){}\[\]]*[^\s<>\"'(){}\[\].,;:!?*_~]")
+_CODE_AND_SPACE = re.compile("([\uf000-\uf8ff]) ")
+_LINE_BREAK = re.compile(r" *\\?\n")
 _WHITE_SPACE = re.compile(r"[ \t\r\n]+")
 _SPACES = re.compile(r"[ \t]+")
 _MARKUP = re.compile(r"[\\`*_<>\[\]~&$|{]")
@@ -168,6 +170,10 @@ def _block_span(text: str, block: _InlineBlock, env: dict[str, Any]) -> Span | N
     def render(translation: str) -> str:
         """Write a translation in the first way that reads as itself, or else the source."""
         translation = _WHITE_SPACE.sub(" ", translation).strip(" ")
+        # A line cannot start with a space; sentences before and after a line break are joined by one.
+        translation = _CODE_AND_SPACE.sub(
+            lambda found: found[1] if _LINE_BREAK.fullmatch(inner.render(found[1])) else found[0], translation
+        )
         expected = _merge(_signs(left) + _write(signed, translation, _mark) + _signs(right))
         for escape in (str, _escape_ends, _escape, _escape_all):
             written = _write(pieces, translation, escape)

@@ -57,6 +57,17 @@ BAD = {
     ),
     "TMX empty file": ({"a.tmx": b""}, ("a.tmx",), r"a\.tmx:1: malformed TMX \("),
     "TMX bad bytes": ({"a.tmx": b"<tmx>\n\xff\n</tmx>"}, ("a.tmx",), r"a\.tmx:2: malformed TMX \(.*(bytes|UTF-8).*\)"),
+    "TMX null": (
+        {"a.tmx": b"<tmx>\n<body>\0</body>\n</tmx>"},
+        ("a.tmx",),
+        r"a\.tmx:2: malformed TMX \([^\n]*\); export",
+    ),
+    "XLIFF quoted lines": (
+        {"a.xlf": b"<xliff><![CDATA[\na\nb"},
+        ("a.xlf",),
+        r"a\.xlf:\d: malformed XLIFF \(CData .*\)",
+    ),
+    "XLIFF namespace": ({"a.xlf": b"<xliff xmlns='a}b:c}'/>"}, ("a.xlf",), r"a\.xlf:1: malformed XLIFF \(xmlns: "),
     "TMX root": (
         {"a.tmx": b"<html/>"},
         ("a.tmx",),

@@ -143,6 +143,10 @@ def test_attributes_without_quotes_get_some() -> None:
     )
 
 
+def test_an_icon_in_an_attribute_without_quotes() -> None:
+    assert shouted("<p title=\ue123'a>") == '<p title="\ue123&#x27;A">'
+
+
 def test_a_run_with_more_tags_than_codes_is_cut() -> None:
     content = "<b>x</b> <i>y" * 3000
     assert len(texts(content)) > 1

@@ -1,8 +1,9 @@
 """Markdown: which text is a segment, how translations are escaped, and that the structure stays the same."""
 
+import io
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,11 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from lacuna.documents import DocumentTranslator, Splitter
 from lacuna.documents.base import Filled
 from lacuna.documents.markdown import MarkdownFormat
+from lacuna.explanation.confidence import Scored
+from lacuna.records import Languages, Translation
 from unit.documents.fake_translations import cut, fill, messages, problem, shout
 
 MARKDOWN = MarkdownFormat()
@@ -325,3 +329,16 @@ def test_any_document_keeps_its_structure(pieces: list[str], word: str) -> None:
     assert fill(parts, Filled) == content.encode()
     translated = fill(parts, lambda text: Filled(re.sub("x|word", lambda _: word, text))).decode()
     assert structure(translated) == structure(content)
+
+
+def test_sentences_around_a_line_break_are_joined_without_escapes() -> None:
+    out = io.BytesIO()
+    splitter = Splitter(Languages("de", "en"), lambda text: True)
+
+    def shouted(texts: Iterable[str]) -> Iterator[Scored]:
+        return (Scored(Translation(text, text.upper(), 0.0, 1), None) for text in texts)
+
+    made = DocumentTranslator(shouted, splitter)
+    content = b"> Ein *fettes* Wort.  \n> Zwei ![x](y) Worte.\\\n> Drei\n"
+    made.translate_stream(io.BytesIO(content), out, MarkdownFormat(), "a.md")
+    assert out.getvalue() == b"> EIN *FETTES* WORT.  \n> ZWEI ![x](y) WORTE.\\\n> DREI\n"
