@@ -164,9 +164,9 @@ def test_sentences_are_chosen_with_the_keyboard(page: Any) -> None:
 def test_a_sentence_to_check_says_why(page: Any) -> None:
     answer = {"memories": ["dogs"], "source": "de", "target": "en", "combiner": "dogs"}
     parts = [
-        {"source": "ja", "text": "yes", "gap": " ", "confidence": 0.59, "flag": ""},
-        {"source": "ja", "text": "yes", "gap": " ", "confidence": 0.61, "flag": ""},
-        {"source": "ja", "text": "yes", "gap": "", "confidence": 0.9, "flag": "placeholders lost"},
+        {"source": "ja", "text": "yes", "gap": " ", "confidence": 0.59, "flag": "", "match": ""},
+        {"source": "ja", "text": "yes", "gap": " ", "confidence": 0.61, "flag": "", "match": ""},
+        {"source": "ja", "text": "yes", "gap": "", "confidence": 0.9, "flag": "placeholders lost", "match": ""},
     ]
     whole = {"text": "yes yes yes", "flag": "placeholders lost", "sentences": parts}
     page.route("**/api/v1/translate", lambda route: route.fulfill(json={**answer, "translations": [whole]}))
@@ -181,6 +181,16 @@ def test_a_sentence_to_check_says_why(page: Any) -> None:
     assert page.inner_text(f"#{described}") == doubts[1]
     page.click(".sentence >> nth=2")
     page.locator("#doubt").get_by_text("placeholders lost").wait_for()
+
+
+def test_a_translation_by_a_person_is_not_doubted(page: Any) -> None:
+    translate(page, SOURCES[0])
+    page.get_by_text("Exact match: this is the translation of the same sentence in the memory dogs").wait_for()
+    assert page.is_hidden("#doubt")
+    assert "Confidence" not in page.inner_text("#score")
+    translate(page, "ein see")
+    page.locator("#doubt").get_by_text("low confidence").wait_for()
+    assert "Exact match" not in page.inner_text("#score")
 
 
 def test_near_matches_show_the_difference(page: Any) -> None:

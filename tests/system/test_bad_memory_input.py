@@ -162,7 +162,7 @@ CASES = {
     "inspect: folder that is no store": Case("inspect model", "not a store"),
     "inspect: file missing": Case("inspect store", f"{VALUES}: missing", without(VALUES)),
     "inspect: newer format": Case("inspect store", "has format 99, this version", edit(MANIFEST, format=99)),
-    "inspect: number of entries changed": Case("inspect store", "entries", edit(MANIFEST, entries=5)),
+    "inspect: number of entries changed": Case("inspect store", "edited or damaged", edit(MANIFEST, entries=5)),
     "inspect: index manifest is not JSON": Case("inspect store", "build the index again", write(INDEX, b"\xff")),
     "verify: folder that is no store": Case("verify in.txt", "not a store"),
     "verify: store not finished": Case("verify unfinished", "not finished"),

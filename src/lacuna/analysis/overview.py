@@ -90,7 +90,7 @@ class KeyMap:
     """
 
     name: str
-    variance: tuple[float, float]
+    variance: tuple[float, ...]
     x: list[float]
     y: list[float]
     known: list[bool]

@@ -291,13 +291,15 @@ class SystemOptions(MemoryOptions):
         combiner, memories = self._combiner(), self._tagged(self.open_memories())
         if combiner is not None:
             check_k(combiner.k, memories)
+        as_given = isinstance(combiner, Vanilla)  # settings of the user are followed to the letter
         system = System(
             self.load(),
             memories,
             combiner,
             beam,
             gate=self._gate(memories) if gate else None,
-            exact_contexts=not isinstance(combiner, Vanilla),  # settings of the user are followed to the letter
+            exact_contexts=not as_given,
+            guard_ends=not as_given,
             int8=int8,
         )
         return OpenedSystem(system.open(), loaded)

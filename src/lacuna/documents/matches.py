@@ -10,13 +10,15 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from lacuna.corpora.placeholders import find_placeholders, placeholder_spans, same_placeholders
+from lacuna.documents.paragraphs import Paragraph, Sentence
+from lacuna.explanation.confidence import Scored
 from lacuna.milvus import CollectionStore
 from lacuna.records import SentencePair
 from lacuna.translator import Memory
@@ -51,13 +53,20 @@ class SegmentMatches:
 
     def exact(self, text: str) -> Match | None:
         """Return the translation of the same segment: the most frequent one, of these the newest."""
-        shape = _shape(text)
-        places = (self._sentences[number] for number in self._shapes.get(shape, ()))
-        matches = [match for place in places if (match := _match(text, *place)) is not None]
+        matches = self._exact(text)
         if not matches:
             return None
         votes = Counter(match.text for match in matches)
         return max(enumerate(matches), key=lambda one: (votes[one[1].text], one[0]))[1]
+
+    def holding(self, text: str, translation: str) -> Match | None:
+        """Return the same segment with this translation; Unicode and white space do not count."""
+        wanted = _folded(translation)
+        return next((match for match in reversed(self._exact(text)) if _folded(match.text) == wanted), None)
+
+    def _exact(self, text: str) -> list[Match]:
+        places = (self._sentences[number] for number in self._shapes.get(_shape(text), ()))
+        return [match for place in places if (match := _match(text, *place)) is not None]
 
     def near(self, text: str, most: int = 3, similarity: float = 0.7) -> list[Match]:
         """Return the most similar segments, best first, an exact match included.
@@ -105,6 +114,24 @@ class SegmentMatches:
                     yield _shape(pair.source), (memory, sentence)
 
 
+def mark_matches(paragraph: Paragraph, matches: SegmentMatches) -> Paragraph:
+    """Mark sentences that are translated as in a memory: a person did, so they get no flag and no confidence.
+
+    The confidence is that of the model alone, which says nothing about them.
+    """
+    return replace(paragraph, sentences=tuple(_marked(sentence, matches) for sentence in paragraph.sentences))
+
+
+def _marked(sentence: Sentence, matches: SegmentMatches) -> Sentence:
+    if sentence.scored is None:
+        return sentence
+    translation = sentence.scored.translation
+    match = matches.holding(sentence.source, translation.text)
+    if match is None:
+        return sentence
+    return sentence._replace(scored=Scored(replace(translation, flag=""), None), match=match.memory)
+
+
 def _match(text: str, memory: Memory, sentence: int) -> Match | None:
     pair = memory.store.sentences[sentence]
     filled = _refilled(text, pair)
@@ -118,6 +145,11 @@ def _shape(text: str) -> str:
         parts += [text[last:start], _HOLE]
         last = end
     return " ".join(unicodedata.normalize("NFC", "".join([*parts, text[last:]])).split())
+
+
+def _folded(text: str) -> str:
+    """Return a text as tokenizers may have changed it."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 def _refilled(text: str, pair: SentencePair) -> str | None:

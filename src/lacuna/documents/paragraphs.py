@@ -31,11 +31,13 @@ class Sentence(NamedTuple):
 
     :param scored: Its translation; None if it stays as it is.
     :param written: The part of the translated paragraph, and the white space after it.
+    :param match: Name of the memory that has this translation of the same sentence, which is then a person's; or empty.
     """
 
     source: str
     scored: Scored | None
     written: Piece
+    match: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,12 @@ class Paragraph:
         """Why a person should look at it: the first reason of its sentences, or what the whole has lost; or empty."""
         first = next((one.translation.flag for one in self._scored if one.translation.flag), "")
         return first or check_translation(self.source, self.text)
+
+    @property
+    def has_unknown_confidence(self) -> bool:
+        """Whether the confidence of a sentence is not known that a person did not translate."""
+        scored = (one.scored for one in self.sentences if not one.match)
+        return any(one is not None and one.confidence is None for one in scored)
 
     @property
     def without_memory(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from lacuna.documents.base import DocumentSegment, Filled, Format
 from lacuna.documents.file_formats import format_of
-from lacuna.documents.matches import SegmentMatches
+from lacuna.documents.matches import SegmentMatches, mark_matches
 from lacuna.documents.paragraphs import Paragraph, Splitter, TranslateSentences, is_translatable, translate_paragraphs
 from lacuna.errors import DocumentError, SettingError
 from lacuna.files import atomic_path
@@ -25,6 +25,7 @@ from lacuna.records import Languages
 # Segments of a report; a file of any size has a bounded report.
 MOST_REVIEWED = 1000
 UNSURE = "low confidence"
+UNKNOWN = "confidence unknown"
 STILL_UNFINISHED = "was marked as unfinished before"
 # A lower confidence is marked for review unless the settings say otherwise. The page has the same number.
 REVIEW_BELOW = 0.6
@@ -36,8 +37,8 @@ class DocumentSettings:
 
     :param overwrite: Translate again what the file has a translation for.
     :param exact_matches: Take the translation of the same segment in a memory.
-    :param review_below: Mark translations of a lower confidence for review; by default :data:`REVIEW_BELOW` where a
-        calibration gives the confidence, and 0 marks none.
+    :param review_below: Mark translations of a lower confidence for review, and those whose confidence is not known;
+        by default :data:`REVIEW_BELOW` where a calibration gives the confidence, and 0 marks none.
     """
 
     overwrite: bool = False
@@ -119,7 +120,7 @@ class DocumentTranslator:
     ) -> None:
         self._translate, self._splitter = translate, splitter
         self.settings = settings or DocumentSettings()
-        self._matches = matches if self.settings.exact_matches else None
+        self._matches = matches
 
     @property
     def languages(self) -> Languages:
@@ -186,7 +187,7 @@ class DocumentTranslator:
             return Filled(old)
         if not is_translatable(text):
             return Filled(text)
-        match = None if self._matches is None else self._matches.exact(text)
+        match = self._matches.exact(text) if self._matches is not None and self.settings.exact_matches else None
         return None if match is None else Filled(match.text, match=True)
 
     def _render(
@@ -210,11 +211,15 @@ class DocumentTranslator:
         return segment.render(filled)
 
     def _fill(self, paragraph: Paragraph, was_unfinished: bool, report: DocumentReport) -> Filled:
+        if self._matches is not None:
+            paragraph = mark_matches(paragraph, self._matches)
         confidence, reason = paragraph.confidence, paragraph.flag
         report.without_memory += paragraph.without_memory
         below = REVIEW_BELOW if self.settings.review_below is None else self.settings.review_below
         if not reason and confidence is not None and confidence < below:
             reason = UNSURE
+        if not reason and below and paragraph.has_unknown_confidence:
+            reason = UNKNOWN
         reason = reason or (STILL_UNFINISHED if was_unfinished else "")
         return Filled(paragraph.text, confidence, bool(reason), reason)
 

@@ -77,8 +77,8 @@ class Access:
         # An address cannot be made to point elsewhere.
         if not (_is_address(name) or name == "localhost" or name.endswith(".localhost") or name in names):
             raise Forbidden(
-                f"this server does not answer to the name {host[:_SHOWN]!r}; use its IP address, or start it with "
-                "--allow-host NAME, or with a key"
+                f"this server does not answer to the name {host[:_SHOWN]!r}; use its IP address, or start "
+                "it with this name (allow_host), or with a key"
             )
 
     def check_reading(self, *given: str | None) -> None:

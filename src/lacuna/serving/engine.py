@@ -231,6 +231,7 @@ class Engine:
             gate=gate,
             gate_entries=entries,
             exact_contexts=options.exact_contexts,
+            guard_ends=options.exact_contexts,
             fallback=self._fallback,
         ).open()
 

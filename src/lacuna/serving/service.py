@@ -22,6 +22,7 @@ from lacuna.decoding import BeamSettings
 from lacuna.documents import Paragraph, SegmentMatches, Splitter
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.html_pages import html_fragment_parts
+from lacuna.documents.matches import mark_matches
 from lacuna.documents.paragraphs import is_translatable
 from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation import Explanation
@@ -191,7 +192,12 @@ class Service:
         if long is not None:
             raise TooLarge(f"a text has {len(long):,} characters without a place to cut it; send shorter words")
         done = iter(cast(list[Scored], await self._answers(Job(options, confidence=confidence), sentences)))
-        return [splitter.join(text, pieces, done) for text, pieces in zip(texts, cut, strict=True)]
+        paragraphs = [splitter.join(text, pieces, done) for text, pieces in zip(texts, cut, strict=True)]
+        if options.memories and (confidence or _flag(paragraphs)):
+            # Only now, because the sentences of large memories take a while to read.
+            matches = self.matches(options.memories)
+            return await asyncio.to_thread(lambda: [mark_matches(one, matches) for one in paragraphs])
+        return paragraphs
 
     async def alternatives(
         self, texts: Sequence[TranslatedText], options: TranslationOptions, most: int

@@ -111,6 +111,10 @@ class TranslatedSentence(BaseModel):
     gap: str = Field(description="White space after it.")
     confidence: float | None
     flag: str = Field(description="Why a person should look at it; empty if all is well.")
+    match: str = Field(
+        description="Name of the memory that has this translation of the same sentence, a person's, which has no "
+        "confidence and no flag; empty otherwise. Looked up if the confidence is asked for, or if there is a flag."
+    )
 
 
 class Translated(BaseModel):
@@ -125,7 +129,9 @@ class Translated(BaseModel):
     without_memory: bool = Field(
         default=False, description="True if a memory did not answer, and the model translated a sentence alone."
     )
-    confidence: float | None = Field(description="Null if not asked for, or without a calibration.")
+    confidence: float | None = Field(
+        description="Null if not asked for, without a calibration, or for a translation of a memory."
+    )
     flag: str = Field(description="Why a person should look at it; empty if all is well.")
     sentences: list[TranslatedSentence] = Field(default=[], description="Not for HTML.")
     alternatives: list[str] = Field(default=[], description="If asked for.")
@@ -261,6 +267,7 @@ def _translated(one: TranslatedText, *, with_sentences: bool) -> Translated:
                 gap=part.written.gap,
                 confidence=part.scored.confidence if part.scored else None,
                 flag=part.scored.translation.flag if part.scored else "",
+                match=part.match,
             )
             for part in whole.sentences
         ]

@@ -57,7 +57,7 @@ class LengthCheck:
         return flags
 
     def _is_remembered(self, source: Sequence[int], tokens: Sequence[int]) -> bool:
-        """Return whether a memory has this very translation of this source: somebody wanted it so short."""
+        """Return whether a memory has this very translation of this source: a person wanted it so short."""
         forced = self._model.teacher_force([source], [tokens])
         last = find_neighbors(self._memories, forced.keys[-1:], 1).neighbors
         return bool(same_context(last).any()) and int(last.values[0, 0]) == tokens[-1]

@@ -119,6 +119,21 @@ def test_the_least_sure_come_first() -> None:
     assert report.as_json()["least_sure"][0]["place"] == "3"
 
 
+def test_an_unknown_confidence_is_not_taken_for_a_good_one() -> None:
+    def unsure(texts: Iterable[str]) -> Iterator[Scored]:
+        return (Scored(Translation(text, text, 0.0, 1), None if "zwei" in text else 0.9) for text in texts)
+
+    def reviewed(below: float | None) -> list[tuple[str, str]]:
+        splitter, settings = Splitter(Languages("de", "en"), lambda text: True), DocumentSettings(review_below=below)
+        documents = DocumentTranslator(unsure, splitter, OneMatch(), settings)
+        text = io.BytesIO(b"eins\n\nzwei\n\n12\n")
+        report = documents.translate_stream(text, io.BytesIO(), format_of("a.txt"), "a.txt")
+        return [(one.source, one.reason) for one in report.least_sure]
+
+    assert reviewed(0.5) == [("zwei", "confidence unknown")]
+    assert reviewed(None) == []
+
+
 def test_changed_placeholders_are_flagged() -> None:
     _, report = translated("Satz mit {name}.\n", "a.txt")
     assert [one.reason for one in report.least_sure] == ["other placeholders than in the source"]

@@ -27,7 +27,7 @@ from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
 from lacuna.models.adapter import Model
 from lacuna.pruning import make_pruner, prune_store
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Memory, System, Translator, open_memory
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
 
@@ -246,7 +246,7 @@ def test_evaluate_translates_with_any_combiner(
     assert shown.exit_code == 0, shown.output
     systems = json.loads(shown.stdout)["systems"]
     assert [system["name"] for system in systems] == ["model alone", str(folder)]
-    translator = Translator(model, memories, load_combiner(folder))
+    translator = System(model, memories, load_combiner(folder)).open()
     texts = [one.text for one in translator.translate([pair.source for pair in DEV[:3]])]
     [expected] = evaluate_systems([pair.target for pair in DEV[:3]], {"naive": texts})
     assert systems[1]["bleu"] == expected.bleu.value

@@ -25,7 +25,7 @@ from lacuna.records import Languages
 from lacuna.reports import write_report
 from lacuna.reproduction import Experiment, Reproduction, reproduce, systems
 from lacuna.reproduction.experiment import read_sentences
-from lacuna.reproduction.systems import ExperimentSteps, System
+from lacuna.reproduction.systems import ExperimentSteps, PlannedSystem
 from lacuna.step_cache import StepCache
 from lacuna.workers import WorkerPool
 from made_up import make_pairs, write_pairs
@@ -272,6 +272,6 @@ def test_a_fine_tuned_model_is_loaded_on_the_device_of_the_model(
     monkeypatch.setattr(systems, "finetune_model", lambda *arguments, **rest: NoReport())
     finetuned = steps.finetune("full")
     object.__setattr__(steps.model, "device", torch.device("meta"))  # no machine has two devices for certain
-    texts = steps.translate("finetuned, full", System(model=finetuned.key), steps.sentences["test"])
+    texts = steps.translate("finetuned, full", PlannedSystem(model=finetuned.key), steps.sentences["test"])
     assert len(texts) == 4
     assert loaded == [(finetuned.folder / "model", "meta")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -122,6 +123,17 @@ def test_unsure_translations_are_marked(model: Model, memories: list[Memory]) ->
         assert 0 < unsure["confidence"] < 1
         refused = send(client, "a.txt", text, review_below="1", memories="half")
         assert (refused.status_code, "needs a calibration" in refused.text) == (400, True)
+
+
+def test_a_sentence_by_a_person_is_not_unsure(model: Model, memories: list[Memory]) -> None:
+    engine = Engine(model, memories, {"all": Vanilla(k=1, knn_weight=1.0)}, {"all": CALIBRATION})
+    with TestClient(create_app(engine)) as client:
+        text = f"{SOURCES[0]}.\n{SOURCES[0]}\n{SOURCES[3]}\n"  # one segment of a catalog, in three lines
+        catalog = json.dumps({"a": text, "b": f"{SOURCES[1]}\n{SOURCES[3]}"})
+        report = finished(client, send(client, "a.json", catalog, review_below="1").json()["id"])["report"]
+        assert (report["matched"], report["translated"]) == (0, 2)
+        [unsure] = report["least_sure"]
+        assert unsure["place"] == "a"
 
 
 def test_a_word_that_the_model_cannot_read_stays_and_is_reported(own: TestClient) -> None:

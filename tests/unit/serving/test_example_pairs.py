@@ -13,7 +13,7 @@ from lacuna.combiners import Proximity, Vanilla
 from lacuna.datastore import build_store
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.models import Model
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Memory, System, Translator
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
 
@@ -49,7 +49,7 @@ def test_without_a_memory_and_a_combiner_the_settings_suit_them(
 ) -> None:
     stored = remember(model, PAIRS[2:], tmp_path / "stored")
     combiner = Proximity.suited_to(stored.store)
-    expected = Translator(model, [stored], combiner, exact_contexts=True).translate(SOURCES)
+    expected = System(model, [stored], combiner).open().translate(SOURCES)
     pairs = [{"source": pair.source, "target": pair.target} for pair in PAIRS[2:]]
     assert translated(client, texts=SOURCES, memories=[], pairs=pairs) == [one.text for one in expected]
 

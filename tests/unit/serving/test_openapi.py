@@ -16,6 +16,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lacuna.serving import Access, Engine, ServerLimits, create_app
@@ -75,6 +76,11 @@ def operations(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def test_every_operation_is_tried(operations: dict[str, Any]) -> None:
     assert sorted(operations) == sorted([*PLAIN, *OTHERS])
+
+
+def test_the_description_has_no_tuples(client: TestClient) -> None:
+    # Schemathesis and most generators of clients do not know how JSON Schema describes them since OpenAPI 3.1.
+    assert "prefixItems" not in client.get("/openapi.json").text
 
 
 @pytest.mark.parametrize(

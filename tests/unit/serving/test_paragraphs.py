@@ -106,15 +106,30 @@ def calibrated(model: Model, memories: list[Memory]) -> Iterator[TestClient]:
 
 
 def test_a_confidence_if_asked_for(calibrated: TestClient, model: Model, memories: list[Memory]) -> None:
-    assert translate(calibrated, SOURCES[0])[0]["confidence"] is None
+    texts = [f"{text} und" for text in SOURCES]
+    assert translate(calibrated, texts[0])[0]["confidence"] is None
     translator = Translator(model, memories[:1], Vanilla(k=1, knn_weight=1.0), exact_contexts=True)
-    expected = confidences(translator, translator.translate(SOURCES), CALIBRATION)
-    found = translate(calibrated, *SOURCES, confidence=True)
+    expected = confidences(translator, translator.translate(texts), CALIBRATION)
+    found = translate(calibrated, *texts, confidence=True)
     assert [one["confidence"] for one in found] == pytest.approx(expected)
-    [both] = translate(calibrated, f"{SOURCES[1]}\n{SOURCES[3]}", confidence=True)
+    [both] = translate(calibrated, f"{texts[1]}\n{texts[3]}", confidence=True)
     parts = [part["confidence"] for part in both["sentences"]]
     assert parts == pytest.approx([expected[1], expected[3]])
     assert min(parts) < both["confidence"] < max(parts)
+
+
+def test_a_translation_by_a_person_needs_no_confidence(calibrated: TestClient) -> None:
+    [exact, other, both] = translate(calibrated, SOURCES[0], "ein see", f"{SOURCES[0]}\nein see", confidence=True)
+    assert (exact["text"], exact["confidence"], exact["flag"]) == (TARGETS[0], None, "")
+    assert [(one["match"], one["confidence"]) for one in exact["sentences"]] == [("all", None)]
+    assert [one["match"] for one in both["sentences"]] == ["all", ""]
+    assert both["confidence"] == pytest.approx(other["confidence"])
+    # Settings of the client, by which the memory has no say: the model's own translation is not a person's.
+    [own] = translate(calibrated, SOURCES[0], confidence=True, combiner={"knn_weight": 0})
+    assert own["sentences"][0]["match"] == ""
+    assert own["confidence"] is not None
+    [html] = translate(calibrated, f"<p>{SOURCES[0]}</p>", confidence=True, format="html")
+    assert (html["confidence"], html["flag"]) == (None, "")
 
 
 def test_a_confidence_belongs_to_a_memory(calibrated: TestClient, client: TestClient) -> None:
@@ -123,7 +138,7 @@ def test_a_confidence_belongs_to_a_memory(calibrated: TestClient, client: TestCl
         assert translate(calibrated, "ja", confidence=True, memories=memories)[0]["confidence"] is None
         body = {"text": "ja", "memories": memories}
         assert calibrated.post("/api/v1/explain", json=body).json()["confidence"] is None
-    assert translate(calibrated, "ja", confidence=True, memories=["half", "all"])[0]["confidence"] is not None
+    assert translate(calibrated, "ein see", confidence=True, memories=["half", "all"])[0]["confidence"] is not None
     assert calibrated.post("/api/v1/explain", json={"text": "ja"}).json()["confidence"] is not None
     assert translate(client, "ja", confidence=True)[0]["confidence"] is None
 

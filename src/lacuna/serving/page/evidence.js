@@ -13,7 +13,8 @@ export function hideEvidence() {
   byId("evidence").hidden = true;
 }
 
-export function showEvidence(answer, memories, doubt) {
+// A match is the memory whose translation of the same sentence this is: a person's, about which the model's confidence says nothing.
+export function showEvidence(answer, memories, doubt, match) {
   byId("evidence").hidden = false;
   byId("why").hidden = true;
   byId("legend").hidden = !memories.length;
@@ -21,9 +22,10 @@ export function showEvidence(answer, memories, doubt) {
   byId("base").textContent = answer.base_text;
   byId("adapted-title").textContent = memories.length ? `Model with memory: ${memories.join(" and ")}` : "No memory chosen";
   const words = wordsOf(answer.tokens), written = words.filter((word) => /[\p{L}\p{N}]/u.test(word.text)), changed = written.filter((word) => word.changed).length;
-  const sure = answer.confidence === null ? "" : ` Confidence of the model alone: ${percent(answer.confidence)} per word.`;
-  byId("score").textContent = !memories.length ? "Translation of the model alone. Select a memory above."
-    : (changed ? `The memory changed ${changed} of ${written.length} words.` : "The memory changed no word.") + sure;
+  const sure = match || answer.confidence === null ? "" : ` Confidence of the model alone: ${percent(answer.confidence)} per word.`;
+  const exact = match ? `Exact match: this is the translation of the same sentence in the memory ${match}. ` : "";
+  byId("score").textContent = exact + (!memories.length ? "Translation of the model alone. Select a memory above."
+    : (changed ? `The memory changed ${changed} of ${written.length} words.` : "The memory changed no word.") + sure);
   byId("doubt").textContent = doubt && `⚠ Please check: ${doubt}.`;
   byId("doubt").hidden = !doubt;
   byId("adapted").replaceChildren(...words.flatMap((word, place) => [word.space ? " " : "", wordButton(word, place)]));

@@ -92,7 +92,7 @@ async function choose(place) {
   byId("sentence-of").hidden = alone;
   byId("sentence-of").replaceChildren(make("strong", {}, `Sentence ${place + 1} of ${mine.sentences.length}: `),
     make("span", { lang: mine.fields.source || "" }, sentence.source));
-  showEvidence(mine.explained.get(place), mine.fields.memories, doubtOf(sentence) || (alone && mine.flag) || "");
+  showEvidence(mine.explained.get(place), mine.fields.memories, doubtOf(sentence) || (alone && mine.flag) || "", sentence.match);
   showMatches(sentence.source, mine.fields);
 }
 
