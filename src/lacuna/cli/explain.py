@@ -196,10 +196,17 @@ def _tsv_line(gap: Gap) -> str:
 
 
 def _print_gaps(found: Sequence[Gap], top: int) -> None:
+    lines = all(gap.place.isdigit() for gap in found)
     rows = [
-        (f"{gap.gap:.3f}", gap.place, f"{gap.p:.3f}", f"{gap.margin:.1f}", f"{gap.distance:.1f}", gap.source)
+        (
+            f"{gap.gap:.3f}",
+            int(gap.place) if lines else gap.place,
+            f"{gap.p:.3f}",
+            f"{gap.margin:.1f}",
+            f"{gap.distance:.1f}",
+            gap.source,
+        )
         for gap in found[:top]
     ]
     title = f"The {len(rows):,} least known of {len(found):,} sentences"
-    where = "line" if all(gap.place.isdigit() for gap in found) else "place"
-    print_table(title, ["gap", where, "p", "margin", "distance", "source"], rows)
+    print_table(title, ["gap", "line" if lines else "place", "p", "margin", "distance", "source"], rows)
