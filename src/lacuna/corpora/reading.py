@@ -53,7 +53,8 @@ class ReadingReport:
         if not self.empty:
             return ""
         named = ", ".join(self.empty[:_MOST_NAMED]) + (" ..." if len(self.empty) > _MOST_NAMED else "")
-        return f"{len(self.empty):,} of {self.files:,} files have no translation and were skipped: {named}"
+        what = "has no translation and was" if len(self.empty) == 1 else "have no translation and were"
+        return f"{len(self.empty):,} of {self.files:,} files {what} skipped: {named}"
 
 
 def read_corpus(

@@ -80,6 +80,6 @@ def test_files_without_translations_are_skipped_and_noted(tmp_path: Path) -> Non
     empty.write_text('msgid "a"\nmsgstr ""\n', encoding="utf-8")
     for corpora in ([tmp_path / "p"], [empty, tmp_path / "p/full.tsv"]):
         parts = read_parts(corpora)
-        assert parts.notes[0] == f"1 of 2 files have no translation and were skipped: {empty}."
+        assert parts.notes[0] == f"1 of 2 files has no translation and was skipped: {empty}."
     with pytest.raises(CorpusError, match="empty corpus"):
         read_parts([empty])
