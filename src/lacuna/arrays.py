@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class _Plain:
+class _Output:
     """A file that NumPy does not recognize as one."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -23,4 +23,4 @@ class _Plain:
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an array, or raise an OSError if it cannot be written in full; the caller makes it atomic."""
     with path.open("wb") as file:
-        np.save(_Plain(file), array, allow_pickle=False)
+        np.save(_Output(file), array, allow_pickle=False)
