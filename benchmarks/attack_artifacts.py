@@ -239,14 +239,19 @@ VERBS: dict[str, Verb] = {
 }
 
 
-def make_templates(home: Path) -> None:
-    """Make the artifacts that cases copy."""
+def make_templates(home: Path, with_model: bool) -> None:
+    """Make the artifacts that cases copy.
+
+    :param with_model: Also those that a model is needed for; it is tiny and has random weights.
+    """
     build_index(build_store(RULE, make_pairs(60), home / "store", cleaning=None, shard_rows=300), "exact")
     measure_margin(open_store(home / "store"), 32)
     shutil.copytree(home / "store", home / "memory")
     add_pairs(home / "memory", make_pairs(4, seed=4), RULE, cleaning=None)
     forget_sentences(home / "memory", Selection(sentences=(1,)), receipt=home / "receipts" / "receipt.json")
     measure_margin(open_store(home / "memory"), 32)
+    if not with_model:
+        return
     make_marian(home / "model")
     build_index(build_store(_tiny(home), make_pairs(40), home / "tiny"), "IVF4,Flat")
     (home / "texts").mkdir()
@@ -517,17 +522,18 @@ class Attack:
         what = f"no file above {number} bytes" if kind == "write" else f"{errno.errorcode[code]} at {kind} {number}"
         self.check(name, case, f"{name}: {what}", in_child(work))
 
-    def damages(self) -> Iterator[Callable[[], None]]:
+    def damages(self, with_model: bool) -> Iterator[Callable[[], None]]:
         """Yield damage to random files of all artifacts, without end."""
         artifacts = self.home / "artifacts"
         shutil.copytree(self.home / TEMPLATES, artifacts)
-        for name in ("fit", "calibrate", "adapt"):
+        for name in ("fit", "calibrate", "adapt") if with_model else ():
             made = in_child(lambda name=name: VERBS[name].run(artifacts) and None)
             assert made.kind == "ok", made.value
-        whole = {name: in_child(functools.partial(use, artifacts)) for name, use in USES.items()}
+        used = [name for name in USES if (artifacts / name).exists()]
+        whole = {name: in_child(functools.partial(USES[name], artifacts)) for name in used}
         for name, outcome in whole.items():
             assert outcome.kind == "ok", (name, outcome.value)
-        files = [(name, path) for name in USES for path in sorted((artifacts / name).rglob("*")) if path.is_file()]
+        files = [(name, path) for name in used for path in sorted((artifacts / name).rglob("*")) if path.is_file()]
         files = [(name, path) for name, path in files if not path.name.startswith(".lock")]
         while True:
             self.rng.shuffle(files)
@@ -639,7 +645,8 @@ def _is_unverified(place: Path, how: str) -> bool:
 def run(attack: Attack, kinds: list[str], verbs: list[str], seconds: float, most: int | None) -> None:
     """Run the cases of all attacks in turn, as long as there is time."""
     templates = attack.home / TEMPLATES
-    made = in_child(lambda: make_templates(templates))
+    with_model = any("model" in VERBS[name].needs for name in verbs)
+    made = in_child(lambda: make_templates(templates, with_model))
     assert made.kind == "ok", made.value
     queues: list[Iterator[Callable[[], None]]] = []
     for kind in kinds:
@@ -648,7 +655,7 @@ def run(attack: Attack, kinds: list[str], verbs: list[str], seconds: float, most
         elif kind == "faults":
             queues += [attack.faults(name) for name in verbs]
         else:
-            queues += [attack.damages()] * max(1, len(verbs) // 2)
+            queues += [attack.damages(with_model)] * max(1, len(verbs) // 2)
     until, done = time.monotonic() + seconds, 0
     while queues and (most is None or done < most):
         for queue in list(queues):

@@ -81,12 +81,12 @@ def check_creatable(folder: Path, error: type[LacunaError]) -> None:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path, error_type: type[LacunaError] = StoreError) -> Iterator[None]:
     """Turn a failure to write into an error that names the folder."""
     try:
         yield
     except OSError as error:
-        raise StoreError(
+        raise error_type(
             f"{folder}: cannot be written ({_reason(error)}); free space or fix the permissions, then run the same "
             "command"
         ) from error

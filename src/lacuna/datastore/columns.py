@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from lacuna.arrays import save_array
 from lacuna.datastore.manifest import FileRecord, ShardRecord
 from lacuna.errors import StoreError
 from lacuna.files import atomic_path, reading, sync
@@ -228,7 +229,7 @@ def write_shard_files(
     # Stored per shard, so that the mean of all keys does not depend on interruptions of the build.
     arrays |= {KEY_SUM: keys.sum(axis=0, dtype=np.float64), STARTS: line_starts(lines)}
     for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        save_array(folder / f"{name}.npy", array)
     (folder / SENTENCES).write_bytes(b"".join(lines))
     files = {path.name: record_of(path) for path in sorted(folder.iterdir())}
     for name in files:
@@ -252,8 +253,8 @@ def write_mean(store: Path, shards: Sequence[ShardRecord], dimension: int) -> Fi
     for number in range(len(shards)):
         path = shard_folder(store, number) / f"{KEY_SUM}.npy"
         total += cast(NDArray[np.float64], map_array(path, np.float64, (dimension,)))
-    with atomic_path(store / MEAN) as temporary, temporary.open("wb") as file:
-        np.save(file, (total / max(1, sum(shard.rows for shard in shards))).astype(np.float32), allow_pickle=False)
+    with atomic_path(store / MEAN) as temporary:
+        save_array(temporary, (total / max(1, sum(shard.rows for shard in shards))).astype(np.float32))
     return record_of(store / MEAN)
 
 

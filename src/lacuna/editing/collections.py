@@ -47,7 +47,8 @@ def add_to_collection(
     store.check_model(model)
     fitting, too_long = fitting_pairs(store.name, clean(pairs, cleaning), model)
     new = iter(last_of_each_id(fitting))
-    kept = store.collection.sentences_like([pair_key(pair) for pair in too_long if pair.id is not None])
+    own = {pair_key(pair) for pair in too_long if pair.id is not None}
+    kept = {pair_key(pair) for pair in store.collection.sentences_like(list(own)).values()} & own
     report = replace(_NOTHING, skipped=len(too_long), kept=len(kept))
     progress.start("add", None, "pairs")
     while some := list(islice(new, _PAIRS_AT_ONCE)):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lacuna.arrays import save_array
 from lacuna.datastore import Store
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.inspection import measured_rows
@@ -175,8 +176,8 @@ def write_margins(
 
 
 def _write_array(path: Path, array: NDArray[Any]) -> None:
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
+    with atomic_path(path) as temporary:
+        save_array(temporary, array)
 
 
 def read_margins(store: Store) -> Margins:
