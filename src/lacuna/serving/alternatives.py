@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lacuna.corpora.placeholders import mask, same_placeholders
 from lacuna.decoding import Hypothesis
+from lacuna.errors import UnavailableError
 from lacuna.models import Model
 from lacuna.translator import Translator
 
 
-def find_alternatives(translator: Translator, texts: Sequence[str], most: int) -> list[tuple[str, ...]]:
-    """Return the best translation of each sentence and up to ``most`` others, better ones first.
+class Alternatives(NamedTuple):
+    """Translations of a sentence, better ones first.
+
+    :param without_memory: Whether the model found them alone because a memory did not answer.
+    """
+
+    texts: tuple[str, ...] = ()
+    without_memory: bool = False
+
+
+def find_alternatives(translator: Translator, texts: Sequence[str], most: int) -> list[Alternatives]:
+    """Return the best translation of each sentence and up to ``most`` others.
 
     :param texts: Sentences that are not too long for the model.
     """
+    try:
+        return [Alternatives(found) for found in _search(translator, texts, most)]
+    except UnavailableError:
+        if not translator.fallback:
+            raise
+    return [Alternatives(found, True) for found in _search(translator.with_memories(()), texts, most)]
+
+
+def _search(translator: Translator, texts: Sequence[str], most: int) -> list[tuple[str, ...]]:
     found = translator.find_hypotheses(texts, most + 1)
     return [
         tuple(dict.fromkeys(_written(translator.model, text, hypotheses)))[: most + 1]

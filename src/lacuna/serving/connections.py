@@ -59,6 +59,16 @@ class GuardedProtocol(H11Protocol):
         self._since = self.loop.time()
         super().on_response_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP. It may be the body of a request that is being answered: that answer is dropped."""
+        if self._is_busy:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self._end()
+                return
+        super().send_400_response(msg)
+
     @property
     def _is_busy(self) -> bool:
         """Whether a request has arrived and is not answered yet."""

@@ -17,7 +17,7 @@ from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.decoding import BeamSettings
 from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
 from lacuna.documents.sentence_splitting import Piece, split_clauses
-from lacuna.errors import SettingError, UnavailableError
+from lacuna.errors import SettingError
 from lacuna.explanation import Explanation
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.confidence import Scored, confidences, zip_scored
@@ -27,7 +27,7 @@ from lacuna.index import ExactIndex
 from lacuna.models import Model
 from lacuna.models.directions import short_code
 from lacuna.records import Languages, SentencePair, Translation
-from lacuna.serving.alternatives import find_alternatives
+from lacuna.serving.alternatives import Alternatives, find_alternatives
 from lacuna.serving.limits import RequestError, TooLarge
 from lacuna.serving.pairs import check_fit
 from lacuna.translator import Memory, System, Translator
@@ -76,7 +76,7 @@ class Job:
     alternatives: int = 0
 
 
-Result = Scored | Explanation | tuple[str, ...]
+Result = Scored | Explanation | Alternatives
 """The result of a job for one text: a translation, an explanation, or alternatives."""
 
 
@@ -197,18 +197,12 @@ class Engine:
             Translation(text, whole.text, whole.score, whole.tokens, without_memory=alone, flag=flag), whole.confidence
         )
 
-    def _alternatives(self, job: Job, texts: Sequence[str]) -> list[tuple[str, ...]]:
+    def _alternatives(self, job: Job, texts: Sequence[str]) -> list[Alternatives]:
         """Return translations of each sentence, none for those that are too long."""
-        translator = self._translator(job.options)
         short = [text for text in texts if self._fits(text)]
-        try:
-            found = find_alternatives(translator, short, job.alternatives)
-        except UnavailableError:
-            if not self._fallback:
-                raise
-            found = find_alternatives(translator.with_memories(()), short, job.alternatives)
+        found = find_alternatives(self._translator(job.options), short, job.alternatives)
         done = dict(zip(short, found, strict=True))
-        return [done.get(text, ()) for text in texts]
+        return [done.get(text, Alternatives()) for text in texts]
 
     def _explain(self, job: Job, texts: Sequence[str]) -> Sequence[Explanation]:
         # A calibration needs margins, which need a memory.

@@ -162,7 +162,8 @@ def _add_texts(routes: APIRouter, directions: Directions, access: Access) -> Non
         if detected is not None:
             answer.detectedLanguage = [_detected(detected)] * len(texts)
         if body.alternatives and not is_html:
-            answer.alternatives = await service.alternatives(done, options, min(body.alternatives, _MOST_ALTERNATIVES))
+            found = await service.alternatives(done, options, min(body.alternatives, _MOST_ALTERNATIVES))
+            answer.alternatives = [list(one.texts) for one in found]
         return answer if isinstance(body.q, list) else _first(answer)
 
     @routes.post("/detect", responses=errors(400, 401, 413), openapi_extra=_body_schema(LibreDetectBody))

@@ -96,6 +96,8 @@ class RequestMiddleware:
             async with asyncio.timeout(self._limits.max_seconds):
                 while more:
                     message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise TooSlow("the connection ended before the whole body had arrived")
                     body += message.get("body", b"")
                     too_large = len(body) > most
                     more = message.get("more_body", False) and not too_large

@@ -28,6 +28,7 @@ from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation import Explanation
 from lacuna.explanation.confidence import Scored
 from lacuna.records import SentencePair, Translation
+from lacuna.serving.alternatives import Alternatives
 from lacuna.serving.batching import Batcher
 from lacuna.serving.editor import Edit, Editor
 from lacuna.serving.engine import Engine, Job, Result, TranslationOptions
@@ -201,13 +202,13 @@ class Service:
 
     async def alternatives(
         self, texts: Sequence[TranslatedText], options: TranslationOptions, most: int
-    ) -> list[list[str]]:
+    ) -> list[Alternatives]:
         """Return other translations of texts of one sentence; none for longer texts."""
         alone = [one for one in texts if sum(part.scored is not None for part in one.paragraph.sentences) == 1]
         wanted = [part.source for one in alone for part in one.paragraph.sentences if part.scored is not None]
         answers = iter(await self._answers(Job(options, alternatives=most), wanted))
-        found = {id(one): cast(tuple[str, ...], next(answers)) for one in alone}
-        return [[text for text in _with(one, found.get(id(one), ())) if text != one.text][:most] for one in texts]
+        found = {id(one): cast(Alternatives, next(answers)) for one in alone}
+        return [_others(one, found.get(id(one), Alternatives()), most) for one in texts]
 
     def stream(
         self,
@@ -329,6 +330,11 @@ def _translatable(pieces: Sequence[Piece]) -> list[str]:
 def _flag(paragraphs: Sequence[Paragraph]) -> str:
     """Return why a person should look at a translation; empty without reason."""
     return next((flag for one in paragraphs if (flag := one.flag)), "")
+
+
+def _others(text: TranslatedText, found: Alternatives, most: int) -> Alternatives:
+    """Return what differs from the translation of a text."""
+    return found._replace(texts=tuple(one for one in _with(text, found.texts) if one != text.text)[:most])
 
 
 def _with(text: TranslatedText, translations: Iterable[str]) -> Iterator[str]:

@@ -203,7 +203,8 @@ def make_translating_routes(directions: Directions, access: Access) -> APIRouter
         if body.alternatives:
             others = await service.alternatives(done if body.format == "text" else [], options, body.alternatives)
             for number, one in enumerate(translations):
-                one.alternatives = others[number] if others else []
+                one.alternatives = list(others[number].texts) if others else []
+                one.without_memory |= bool(others) and others[number].without_memory
         languages = service.engine.model.languages
         answer = TranslateAnswer(
             translations=translations,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -28,14 +29,19 @@ class App:
         self.go = Event()
         self.go.set()
         self.begun = 0
+        self.starts_early = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+        if self.starts_early:
+            await send(start)
         self.begun += 1
         while not self.go.is_set():
             await asyncio.sleep(0.01)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        if not self.starts_early:
+            await send(start)
         await send({"type": "http.response.body", "body": b"ok"})
 
 
@@ -180,3 +186,52 @@ def test_while_all_are_busy_others_are_refused(patient: Connect, app: App) -> No
     assert refused.endswith(b'{"error":"too many connections; try again later"}')
     app.go.set()
     assert [answer(one) for one in busy] == [b"HTTP/1.1 200 OK"] * MOST
+
+
+class Faults(logging.Handler):
+    """Keeps what was logged with a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.found.append(record.getMessage())
+
+
+@pytest.fixture
+def faults() -> Iterator[Faults]:
+    faults, loggers = Faults(), [logging.getLogger(name) for name in ("uvicorn.error", "asyncio")]
+    for logger in loggers:
+        logger.addHandler(faults)
+    yield faults
+    for logger in loggers:
+        logger.removeHandler(faults)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_broken_body_is_no_fault_of_ours(patient: Connect, app: App, faults: Faults, started: bool) -> None:
+    app.go.clear()
+    app.starts_early = started
+    one = patient()
+    one.sendall(CHUNKED)
+    while not app.begun:
+        pass
+    one.sendall(b"no chunk\r\n")
+    assert everything(one).startswith(b"HTTP/1.1 200 OK" if started else b"HTTP/1.1 400 Bad Request")
+    app.go.set()
+    other = patient()
+    other.sendall(GET)
+    assert answer(other) == b"HTTP/1.1 200 OK"
+    assert faults.found == []
+
+
+def test_a_broken_body_that_comes_with_the_headers(patient: Connect, faults: Faults) -> None:
+    one = patient()
+    one.sendall(CHUNKED + b"no chunk\r\n")
+    assert everything(one).startswith(b"HTTP/1.1 400 Bad Request")
+    assert faults.found == []

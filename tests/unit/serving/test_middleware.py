@@ -74,6 +74,27 @@ def test_an_upload_that_breaks_off(engine: Engine, path: str, ends: bool, second
     assert says in json.loads(sent[1]["body"])["error"]
 
 
+def test_half_a_body_is_not_taken_for_a_whole_one(engine: Engine) -> None:
+    kind = (b"content-type", b"application/json")
+    scope = {"type": "http", "method": "POST", "path": "/api/v1/translate", "headers": [kind], "query_string": b""}
+    messages: list[Message] = [
+        {"type": "http.disconnect"},
+        {"type": "http.request", "body": b'{"texts": ["ja"]}', "more_body": True},
+    ]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return messages.pop()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    with TestClient(create_app(engine)) as client:
+        asyncio.run(client.app(scope, receive, send))
+    assert sent[0]["status"] == 408
+    assert "the connection ended" in json.loads(sent[1]["body"])["error"]
+
+
 @pytest.mark.parametrize("header", [None, "Bearer wrong", f"Basic {KEY}", f"Bearer {KEY}x", "Bearer sécret"])
 @pytest.mark.parametrize("path", ["/api/v1/info", "/api/v1/memories/all", "/metrics"])
 def test_a_wrong_key_is_refused(small: TestClient, header: str | None, path: str) -> None:

@@ -38,12 +38,12 @@ class Failing:
 
     def __init__(self, index: VectorIndex, first: int, last: int = NEVER) -> None:
         self._index, self.kind, self.size = index, index.kind, index.size
-        self._first, self._last = first, last
+        self.first, self.last = first, last
         self.searches = 0
 
     def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
         self.searches += 1
-        if self._first <= self.searches <= self._last:
+        if self.first <= self.searches <= self.last:
             raise UnavailableError("the memory is away")
         return self._index.search(queries, k)
 
