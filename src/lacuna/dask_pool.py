@@ -11,14 +11,16 @@ import logging
 import os
 import re
 import shutil
+import signal
 import time
 import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
-from threading import local
+from threading import current_thread, local, main_thread
 from typing import Any, NamedTuple
 
 from lacuna.errors import ClusterError, LacunaWarning, SettingError, needs_extra
@@ -239,24 +241,61 @@ def open_pool(
 def _local(workers: int) -> Iterator[DaskPool]:
     import dask
     from distributed import Client, LocalCluster
+    from distributed.gc import disable_gc_diagnosis
 
-    # Stores are mapped into memory, so a limit on the memory of a process would be reached by reading. A worker that is
-    # killed is started again at once by its supervisor; if it is killed while it starts, only by the cluster.
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "3s"}),
-        LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=0,
-            host="127.0.0.1",
-            dashboard_address=None,
-            preload=[_IGNORE_CTRL_C],
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+    with ExitStack() as opened:
+        with _without_interrupts():
+            opened.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "3s"}))
+            # Stores are mapped into memory, so a limit on the memory of a process would be reached by reading. A worker
+            # that is killed is started again at once by its supervisor; if it is killed while it starts, only by the
+            # cluster.
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=0,
+                host="127.0.0.1",
+                dashboard_address=None,
+                preload=[_IGNORE_CTRL_C],
+                silence_logs=logging.CRITICAL,
+            )
+            client = opened.enter_context(Client(opened.enter_context(cluster), set_as_default=False))
+            disable_gc_diagnosis(force=True)  # an interrupt would be lost in its callback, which Python calls anywhere
         yield DaskPool(client, f"{workers} local workers", lambda: cluster.scale(workers))
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block, and keep it from processes that are started there.
+
+    A cluster cannot be closed if it, or one of its workers, is interrupted while it starts.
+    """
+    if current_thread() is not main_thread():  # only that one has signals
+        yield
+        return
+    held: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    try:
+        with _interrupts_blocked():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C for this thread, and for the threads and processes that it starts, where the system can."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it would unblock the signal when it starts
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextmanager

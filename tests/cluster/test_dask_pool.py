@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -264,3 +265,9 @@ def test_a_scheduler_that_can_be_used(scheduler: str, tmp_path: Path) -> None:
         assert list(pool.map(square, range(5))) == [0, 1, 4, 9, 16]
         assert pool.workers == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_that_python_calls_in_between_can_swallow_an_interrupt() -> None:
+    with open_pool(workers=1) as pool:
+        assert list(pool.map(square, [1, 2])) == [1, 4]
+        assert not [each for each in gc.callbacks if "distributed" in repr(each)]

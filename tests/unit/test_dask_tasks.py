@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import os
+import signal
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -15,10 +19,12 @@ import torch
 
 from bad_input import run_refused
 from lacuna import dask_pool
-from lacuna.dask_pool import look_around, open_pool, run_task
+from lacuna.dask_pool import _without_interrupts, look_around, open_pool, run_task
 from lacuna.errors import ClusterError, LacunaWarning, MissingExtra, SettingError
 from lacuna.task_messages import pack_task
 from lacuna.version import __version__
+
+INTERRUPTED = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"  # as a worker is while it starts
 
 
 @pytest.fixture(autouse=True)
@@ -124,3 +130,25 @@ def test_workers_of_an_index_need_something_to_do(
 
 def test_the_task_of_a_pool_is_small() -> None:
     assert len(pack_task(partial(dask_pool.look_around, []), None)) < 200
+
+
+def test_an_interrupt_is_held_back_while_a_cluster_starts() -> None:
+    done: list[object] = []
+
+    def start() -> None:
+        with _without_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("started")
+            done.append(subprocess.run([sys.executable, "-c", INTERRUPTED], check=False).returncode)
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == ["started", 0]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_an_error_while_a_cluster_starts_is_raised() -> None:
+    with pytest.raises(ValueError, match="an error"), _without_interrupts():
+        raise ValueError("an error")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
