@@ -163,10 +163,7 @@ CASES = {
     "inspect: file missing": Case("inspect store", f"{VALUES}: missing", without(VALUES)),
     "inspect: newer format": Case("inspect store", "has format 99, this version", edit(MANIFEST, format=99)),
     "inspect: number of entries changed": Case("inspect store", "edited or damaged", edit(MANIFEST, entries=5)),
-<<<<<<< HEAD
-=======
     "inspect: memory.json missing": Case("inspect store", "copy the memory again", write("store/log.jsonl", b"")),
->>>>>>> fix-b
     "inspect: index manifest is not JSON": Case("inspect store", "build the index again", write(INDEX, b"\xff")),
     "verify: folder that is no store": Case("verify in.txt", "not a store"),
     "verify: memory.json missing": Case("verify store", "copy the memory again", write("store/log.jsonl", b"")),
