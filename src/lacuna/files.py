@@ -10,12 +10,13 @@ import json
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from lacuna.errors import LacunaError, StoreError
+from lacuna.errors import LacunaError, LacunaWarning, StoreError
 
 _WINDOWS = os.name == "nt"
 
@@ -34,9 +35,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
             temporary.chmod(mode)
         sync(temporary)
         temporary.replace(path)
-        sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_entry(path)
 
 
 @contextmanager
@@ -54,7 +57,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         if folder.exists():
             folder.rmdir()
         temporary.replace(folder)
-        sync(folder.parent)
+        sync_entry(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -78,15 +81,43 @@ def check_creatable(folder: Path, error: type[LacunaError]) -> None:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path, error_type: type[LacunaError] = StoreError) -> Iterator[None]:
     """Turn a failure to write into an error that names the folder."""
     try:
         yield
     except OSError as error:
-        reason = error.strerror or os.strerror(error.errno) if error.errno else str(error)
-        raise StoreError(
-            f"{folder}: cannot be written ({reason}); free space or fix the permissions, then run the same command"
+        raise error_type(
+            f"{folder}: cannot be written ({_reason(error)}); free space or fix the permissions, then run the same "
+            "command"
         ) from error
+
+
+@contextmanager
+def reading(path: Path, again: str = "copy or build the store again") -> Iterator[None]:
+    """Turn a failure to read a file of a store into an error that names it.
+
+    :param again: The remedy.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({_reason(error)}); {again}") from error
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or os.strerror(error.errno) if error.errno else str(error)
+
+
+def sync_entry(path: Path) -> None:
+    """Flush the name of a file or folder, which it has just got, to disk.
+
+    A failure is a warning: the file is there, and an error would say that it is not.
+    """
+    try:
+        sync(path.parent)
+    except OSError as error:
+        text = f"{path}: is written, but may be gone if the system crashes now ({error.strerror}); check the disk"
+        warnings.warn(text, LacunaWarning, stacklevel=2)
 
 
 def sync(path: Path) -> None:
@@ -102,8 +133,13 @@ def sync(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text file atomically."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
 
 
 def write_json(path: Path, content: Any) -> None:  # noqa: ANN401 - JSON is any

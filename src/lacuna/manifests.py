@@ -62,8 +62,18 @@ def read_manifest(path: Path, record: type[_R], error: type[LacunaError], *, mis
 
 def write_sealed(path: Path, manifest: BaseModel) -> None:
     """Write a manifest with a checksum of its own content, so that any later edit is noticed."""
-    content = manifest.model_dump(mode="json", by_alias=True)
-    write_json(path, content | {_CHECKSUM: _checksum_of(content)})
+    write_json(path, sealed(manifest.model_dump(mode="json", by_alias=True)))
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with a checksum of its own content."""
+    return content | {_CHECKSUM: _checksum_of(content)}
+
+
+def unsealed(content: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a JSON object without its checksum, if it has one; ``None`` if the content does not match it."""
+    rest = {name: value for name, value in content.items() if name != _CHECKSUM}
+    return rest if content.get(_CHECKSUM) in (None, _checksum_of(rest)) else None
 
 
 def seal_problem(path: Path) -> str | None:
@@ -75,8 +85,7 @@ def seal_problem(path: Path) -> str | None:
         content = read_object(path, LacunaError, missing=f"{path}: missing", again="make the folder again")
     except LacunaError as error:
         return str(error)
-    checksum = content.pop(_CHECKSUM, None)
-    return None if checksum in (None, _checksum_of(content)) else f"{path}: {_EDITED}"
+    return f"{path}: {_EDITED}" if unsealed(content) is None else None
 
 
 def _checksum_of(content: dict[str, Any]) -> str:

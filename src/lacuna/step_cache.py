@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lacuna.files import write_json
+from lacuna.errors import LacunaError
+from lacuna.files import sha256_of, write_json
+from lacuna.manifests import read_object, sealed, unsealed
 
 # Increase a number when a code change makes the step give another result for the same inputs: other entries kept, other
 # margins, another file format. Results of the old version are then computed again. These numbers are declared because a
@@ -85,7 +87,7 @@ class StepCache:
         """
         key = step_key(name, inputs)
         folder = self._folder / f"{name}-{key}"
-        if not (folder / _DONE).exists():
+        if _seconds(folder) is None:
             if not resumes:
                 shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, exist_ok=True)
@@ -93,10 +95,10 @@ class StepCache:
             started = time.monotonic()
             work(folder)
             # Written last and atomically: its presence means that the results are complete.
-            write_json(folder / _DONE, {"inputs": inputs, "seconds": round(time.monotonic() - started, 1)})
+            content = {"inputs": inputs, "seconds": round(time.monotonic() - started, 1), "files": _hashes(folder)}
+            write_json(folder / _DONE, sealed(content))
             self.made.append(name)
-        seconds = json.loads((folder / _DONE).read_text(encoding="utf-8"))["seconds"]
-        step = CachedStep(name, key, folder, seconds)
+        step = CachedStep(name, key, folder, _seconds(folder) or 0.0)
         if step not in self.steps:
             self.steps.append(step)
         return step
@@ -105,6 +107,24 @@ class StepCache:
         """Return a step's result that is a JSON value; compute it if it is missing."""
         step = self.make(name, inputs, lambda folder: write_json(folder / "content.json", compute()))
         return json.loads((step.folder / "content.json").read_text(encoding="utf-8"))
+
+
+def _seconds(folder: Path) -> float | None:
+    """Return the run time of a finished step; ``None`` if it has no results, or if they are damaged."""
+    try:
+        content = unsealed(read_object(folder / _DONE, LacunaError, missing="not finished", again="run it again"))
+    except LacunaError:
+        return None
+    found = _hashes(folder)
+    # Results of earlier versions have no hashes.
+    if content is None or content.get("files", found) != found or not isinstance(content.get("seconds"), int | float):
+        return None
+    return float(content["seconds"])
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """Return the hashes of the files in a folder. Folders in it are artifacts, which check themselves."""
+    return {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.is_file() and path.name != _DONE}
 
 
 def step_key(name: str, inputs: Mapping[str, Any]) -> str:

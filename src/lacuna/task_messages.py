@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.arrays import save_array
+
 _LARGE = 1 << 16  # bytes of an array that goes into a file
 _LARGEST_MESSAGE = 1 << 26
 # Tasks that a process keeps open: those of one step of the work, with all that they have opened.
@@ -83,7 +85,7 @@ class _Packer(pickle.Pickler):
             return None
         if id(obj) not in self._written:
             path = self._files / f"{len(self._written)}.npy"
-            np.save(path, array, allow_pickle=False)
+            save_array(path, array)
             self._written[id(obj)] = obj, (kind, str(path.resolve()))
         return self._written[id(obj)][1]
 

@@ -162,9 +162,11 @@ CASES = {
     "inspect: folder that is no store": Case("inspect model", "not a store"),
     "inspect: file missing": Case("inspect store", f"{VALUES}: missing", without(VALUES)),
     "inspect: newer format": Case("inspect store", "has format 99, this version", edit(MANIFEST, format=99)),
-    "inspect: number of entries changed": Case("inspect store", "entries", edit(MANIFEST, entries=5)),
+    "inspect: number of entries changed": Case("inspect store", "edited or damaged", edit(MANIFEST, entries=5)),
+    "inspect: memory.json missing": Case("inspect store", "copy the memory again", write("store/log.jsonl", b"")),
     "inspect: index manifest is not JSON": Case("inspect store", "build the index again", write(INDEX, b"\xff")),
     "verify: folder that is no store": Case("verify in.txt", "not a store"),
+    "verify: memory.json missing": Case("verify store", "copy the memory again", write("store/log.jsonl", b"")),
     "verify: store not finished": Case("verify unfinished", "not finished"),
     "verify: manifest is not text": Case("verify store", "not JSON", write(MANIFEST, b"\xff\xfe")),
 

@@ -57,6 +57,11 @@ def test_a_session(
     (tmp_path / "mail.tsv").write_text("Schreiben an x@y.org\tWrite to x@y.org\n")
     verb("add", "memory", "mail.tsv", "--tag", "t")
     assert verb("scan", "memory", "--numbers") == "2\n"
+    long = {"source": "Speichern", "target": "word " * 600, "id": "7"}
+    (tmp_path / "long.jsonl").write_text(json.dumps(long) + '\n{"source": "Datei", "target": "File"}\n')
+    added = verb("add", "memory", "long.jsonl", "--no-clean")
+    assert "added 1 (number 3), 1 are too long for the model, so 1 earlier pairs with the same id stay;" in added
+    verb("forget", "memory", "--sentence", "3")
     assert "x@y.org" not in verb("scan", "memory")
     assert "x@y.org" in verb("scan", "memory", "--show")
     assert "would forget 1" in verb("forget", "memory", "--matching", "x@y", "--dry-run")
@@ -67,7 +72,7 @@ def test_a_session(
     assert "no bytes" in verb("verify", "memory", "--receipt", "receipt.json")
     assert json.loads(verb("inspect", "memory", "--json"))["segments"] == 1
     commits = json.loads(verb("log", "memory", "--json"))["commits"]
-    assert [commit["action"] for commit in commits] == ["add", "replace", "add", "forget", "compact"]
+    assert [commit["action"] for commit in commits] == ["add", "replace", "add", "add", "forget", "forget", "compact"]
 
 
 @pytest.mark.parametrize(

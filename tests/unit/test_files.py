@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -13,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from lacuna import files
+from lacuna.errors import LacunaWarning
 from lacuna.files import atomic_path, sync, write_text
 
 
@@ -54,3 +56,16 @@ def test_folders_are_not_opened_on_windows(tmp_path: Path, monkeypatch: pytest.M
     sync(tmp_path / "file")
     monkeypatch.setattr(os, "open", lambda *arguments: pytest.fail("opened a folder"))
     sync(tmp_path)
+
+
+def test_a_file_that_has_its_name_is_not_reported_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object, **settings: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: broken() if stat.S_ISDIR(os.fstat(descriptor).st_mode) else None
+    )
+    monkeypatch.setattr(os, "unlink", broken)  # there is nothing to be removed
+    with pytest.warns(LacunaWarning, match=r"a\.txt: is written, but may be gone if the system crashes now \(Input/"):
+        write_text(tmp_path / "a.txt", "text")
+    assert (tmp_path / "a.txt").read_text() == "text"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,23 @@ def test_a_changed_setting_repeats_only_what_depends_on_it(tmp_path: Path) -> No
     assert chain(tmp_path, 1, 2) == ["index 2"]
     assert chain(tmp_path, 2, 2) == ["store 2", "index 2"]
     assert chain(tmp_path, 1, 1) == []  # the results of the old settings are still there
+
+
+@pytest.mark.parametrize("name", ["done.json", "result"])
+@pytest.mark.parametrize("damaged", ["", "{", "{}", "[]", "other"])
+def test_a_step_with_damaged_results_runs_again(tmp_path: Path, name: str, damaged: str) -> None:
+    chain(tmp_path, 1, 1)
+    [path] = tmp_path.glob(f"index-*/{name}")
+    path.write_text(damaged)
+    assert chain(tmp_path, 1, 1) == ["index 1"]
+    assert chain(tmp_path, 1, 1) == []
+
+
+def test_results_of_earlier_versions_have_no_hashes(tmp_path: Path) -> None:
+    chain(tmp_path, 1, 1)
+    for path in tmp_path.glob("*/done.json"):
+        path.write_text(json.dumps({"inputs": {}, "seconds": 1.5}))
+    assert chain(tmp_path, 1, 1) == []
 
 
 @pytest.mark.parametrize("resumes", [True, False])

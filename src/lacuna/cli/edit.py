@@ -70,7 +70,8 @@ def add(
     conditions = DEFAULT_CLEANING if cleaning else None
     collection = _collection(memory)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
+        # The report has the number of skipped pairs.
+        warnings.filterwarnings("ignore", ".* pairs are too long for the model", LacunaWarning)
         if collection is not None:
             if prune:
                 raise SettingError("--prune: needs the margins of a memory in files; leave it out")
@@ -222,7 +223,11 @@ def _print(memory: Path | str, report: EditReport, json: bool) -> None:
     if report.forgotten:
         parts.append(f"{'forgot' if report.commit else 'would forget'} {len(report.forgotten):,}")
     parts += [f"{report.repeated:,} were there already"] if report.repeated else []
-    parts += [f"{report.skipped:,} are too long for the model"] if report.skipped else []
+    parts += [f"{report.skipped:,} are too long for the model{_kept(report)}"] if report.skipped else []
     done = f"sentences: {', '.join(parts)}" if parts else "compacted" if report.commit else "nothing to do"
     state = f"{report.entries:,} entries in {report.segments:,} segment{'s' if report.segments != 1 else ''}"
     typer.echo(f"{memory}: {done}; {state}")
+
+
+def _kept(report: EditReport) -> str:
+    return f", so {report.kept:,} earlier pairs with the same id stay" if report.kept else ""

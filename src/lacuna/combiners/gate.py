@@ -17,9 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from lacuna.combiners.storage import saving
 from lacuna.errors import CombinerError
-from lacuna.files import atomic_folder, atomic_path, sha256_of, write_json
-from lacuna.manifests import Record, read_manifest
+from lacuna.files import atomic_folder, atomic_path, sha256_of
+from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.version import __version__
 
 _HIDDEN = 16
@@ -143,11 +144,11 @@ def save_gate(gate: Gate, combiner: Path, manifest: GateManifest) -> GateManifes
     tensors = {f"network.{name}": weight for name, weight in gate.network.state_dict().items()}
     tensors |= {"mean": gate.mean, "spread": gate.spread}
     tensors |= {"centers": gate.regions.centers, "traits": gate.regions.traits}
-    with atomic_folder(combiner / FOLDER) as temporary:
+    with saving(combiner), atomic_folder(combiner / FOLDER) as temporary:
         with atomic_path(temporary / _WEIGHTS) as file:
             save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, file)
         manifest = manifest.model_copy(update={"weights": sha256_of(temporary / _WEIGHTS)})
-        write_json(temporary / _MANIFEST, manifest.model_dump(mode="json"))
+        write_sealed(temporary / _MANIFEST, manifest)
     return manifest
 
 

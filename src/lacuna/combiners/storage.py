@@ -6,6 +6,8 @@ written atomically. Of models and stores only name, fingerprint and size are rec
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -23,8 +25,8 @@ from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.vanilla import Vanilla
 from lacuna.datastore import Store
 from lacuna.errors import CombinerError, LacunaError
-from lacuna.files import atomic_folder, atomic_path, check_unused, sha256_of, write_json
-from lacuna.manifests import Record, read_manifest
+from lacuna.files import atomic_folder, atomic_path, check_unused, sha256_of
+from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.version import __version__
 
 # All combiners by name. The init fields of each are its settings.
@@ -120,27 +122,34 @@ def save_combiner(
     """Write a combiner into a folder that does not exist or is empty."""
     check_unused(folder, CombinerError)
     name = next(name for name, kind in COMBINERS.items() if isinstance(combiner, kind))
-    try:
-        with atomic_folder(folder) as temporary:
-            digest = None
-            if isinstance(combiner, Adaptive | Kster):
-                weights = {name: weight.contiguous().cpu() for name, weight in combiner.network.state_dict().items()}
-                with atomic_path(temporary / WEIGHTS) as file:
-                    save_file(weights, file)
-                digest = sha256_of(temporary / WEIGHTS)
-            manifest = CombinerManifest(
-                combiner=name,
-                settings={one.name: getattr(combiner, one.name) for one in fields(combiner) if one.init},
-                model=model,
-                memories=memories,
-                dev_loss=dev_loss,
-                seed=seed,
-                weights=digest,
-            )
-            write_json(temporary / MANIFEST, manifest.model_dump(mode="json"))
-    except OSError as error:
-        raise CombinerError(f"{folder}: cannot be written ({error.strerror}); free space, or name another") from error
+    with saving(folder), atomic_folder(folder) as temporary:
+        digest = None
+        if isinstance(combiner, Adaptive | Kster):
+            weights = {name: weight.contiguous().cpu() for name, weight in combiner.network.state_dict().items()}
+            with atomic_path(temporary / WEIGHTS) as file:
+                save_file(weights, file)
+            digest = sha256_of(temporary / WEIGHTS)
+        manifest = CombinerManifest(
+            combiner=name,
+            settings={one.name: getattr(combiner, one.name) for one in fields(combiner) if one.init},
+            model=model,
+            memories=memories,
+            dev_loss=dev_loss,
+            seed=seed,
+            weights=digest,
+        )
+        write_sealed(temporary / MANIFEST, manifest)
     return SavedCombiner(folder, manifest, combiner)
+
+
+@contextmanager
+def saving(folder: Path) -> Iterator[None]:
+    """Turn a failure to write a combiner, or a part of it, into an error that names the folder."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:  # safetensors has its own error for a full disk
+        reason = getattr(error, "strerror", None) or error
+        raise CombinerError(f"{folder}: cannot be written ({reason}); free space, or name another") from error
 
 
 def load_combiner(path: str | Path) -> SavedCombiner:

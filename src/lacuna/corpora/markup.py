@@ -165,7 +165,8 @@ def _malformed(path: Path, root: str, error: etree.XMLSyntaxError) -> CorpusErro
 
 
 def _name(element: etree._Element) -> str:
-    return str(etree.QName(element).localname)
+    # Not etree.QName, which raises its own error at a broken namespace before the parser does.
+    return str(element.tag).rpartition("}")[2]
 
 
 def _text(path: Path, element: etree._Element) -> str:

@@ -11,14 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from lacuna.arrays import save_array
 from lacuna.datastore.manifest import FileRecord, ShardRecord
 from lacuna.errors import StoreError
-from lacuna.files import atomic_path, sync
+from lacuna.files import atomic_path, reading, sync
 from lacuna.records import Origin, SentencePair
 
 KEYS = "keys"
@@ -52,8 +54,18 @@ def pair_to_line(pair: SentencePair) -> bytes:
 
 
 def line_to_pair(line: bytes) -> SentencePair:
-    """Read a line written by :func:`pair_to_line`."""
-    source, target, file, place, tag, *rest = json.loads(line.decode("utf-8", "surrogatepass"))
+    """Read a line written by :func:`pair_to_line`.
+
+    :raises StoreError: It is none.
+    """
+    try:
+        fields = json.loads(line.decode("utf-8", "surrogatepass"))
+        source, target, file, place, tag, *rest = fields
+        texts = [source, target, file, place, *([] if tag is None else [tag]), *rest]
+        if len(rest) > 1 or not all(isinstance(text, str) for text in texts):
+            raise ValueError("other fields than those of a pair")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(f"{SENTENCES}: a line is no sentence pair ({error}); copy or build the store again") from error
     return SentencePair(source, target, Origin(file, place, tag), *rest)
 
 
@@ -62,20 +74,40 @@ def line_starts(lines: Sequence[bytes]) -> NDArray[np.int64]:
     return np.cumsum([0, *map(len, lines)], dtype=np.int64)
 
 
+class ShardText:
+    """The lines of a shard, mapped; they are compared with their hash when they are first read.
+
+    :param content: All bytes.
+    :param path: The file, if there is one.
+    :param record: Its size and hash.
+    """
+
+    def __init__(self, content: NDArray[np.uint8], path: Path | None = None, record: FileRecord | None = None) -> None:
+        self._content, self._path, self._record = content, path, record
+
+    def read(self, first: int | None = None, last: int | None = None) -> bytes:
+        """Return a part of the bytes, or all."""
+        if self._record is not None:
+            if xxhash.xxh3_128_hexdigest(self._content.data) != self._record.xxh3:
+                raise StoreError(f"{self._path}: changed or damaged; copy or build the store again")
+            self._record = None
+        return self._content[first:last].tobytes()
+
+
 class SentenceTable:
     """Sentence pairs by sentence id, read on demand from the mapped files.
 
     A forgotten sentence keeps its id, so that all other ids stay the same. Its line is empty, or still there until the
     memory is compacted; both look the same here.
 
-    :param texts: The bytes of the lines of each shard.
+    :param texts: The lines of each shard.
     :param starts: The start of each line of a shard, and the end of the last one.
     :param forgotten: Sorted ids of forgotten sentences whose lines are still there.
     """
 
     def __init__(
         self,
-        texts: Sequence[NDArray[np.uint8]],
+        texts: Sequence[ShardText],
         starts: Sequence[NDArray[np.int64]],
         forgotten: NDArray[np.int64] | None = None,
     ) -> None:
@@ -112,7 +144,7 @@ class SentenceTable:
         shard = int(np.searchsorted(self._ends, sentence, side="right"))
         local = int(sentence) - (int(self._ends[shard - 1]) if shard else 0)
         first, last = self.starts[shard][local : local + 2]
-        return self.texts[shard][first:last].tobytes()
+        return self.texts[shard].read(int(first), int(last))
 
     def lines(self, first: int, last: int) -> list[bytes]:
         """Return the lines of consecutive sentences, as :meth:`line` does."""
@@ -123,7 +155,7 @@ class SentenceTable:
         for shard, end in enumerate(self._ends.tolist()):
             start = end - len(self.starts[shard]) + 1
             if start < last and first < end:
-                text = self.texts[shard].tobytes()
+                text = self.texts[shard].read()
                 places = self.starts[shard][max(first, start) - start : min(last, end) - start + 1].tolist()
                 result += [text[place:next_place] for place, next_place in pairwise(places)]
         return result
@@ -141,6 +173,14 @@ class SentenceTable:
 def shard_folder(store: Path, number: int) -> Path:
     """Return the folder of a shard."""
     return store / "shards" / f"{number:05d}"
+
+
+def check_hash(path: Path, record: FileRecord) -> None:
+    """Refuse a file whose content is not that of its record; for files that are small beside the keys."""
+    with reading(path):
+        found = record_of(path)
+    if found != record:
+        raise StoreError(f"{path}: changed or damaged; copy or build the store again")
 
 
 def record_of(path: Path) -> FileRecord:
@@ -189,7 +229,7 @@ def write_shard_files(
     # Stored per shard, so that the mean of all keys does not depend on interruptions of the build.
     arrays |= {KEY_SUM: keys.sum(axis=0, dtype=np.float64), STARTS: line_starts(lines)}
     for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        save_array(folder / f"{name}.npy", array)
     (folder / SENTENCES).write_bytes(b"".join(lines))
     files = {path.name: record_of(path) for path in sorted(folder.iterdir())}
     for name in files:
@@ -211,9 +251,10 @@ def write_mean(store: Path, shards: Sequence[ShardRecord], dimension: int) -> Fi
     """Write the mean of all keys, computed from the sums of the shards."""
     total = np.zeros(dimension, dtype=np.float64)
     for number in range(len(shards)):
-        total += np.load(shard_folder(store, number) / f"{KEY_SUM}.npy", allow_pickle=False)
-    with atomic_path(store / MEAN) as temporary, temporary.open("wb") as file:
-        np.save(file, (total / max(1, sum(shard.rows for shard in shards))).astype(np.float32), allow_pickle=False)
+        path = shard_folder(store, number) / f"{KEY_SUM}.npy"
+        total += cast(NDArray[np.float64], map_array(path, np.float64, (dimension,)))
+    with atomic_path(store / MEAN) as temporary:
+        save_array(temporary, (total / max(1, sum(shard.rows for shard in shards))).astype(np.float32))
     return record_of(store / MEAN)
 
 
@@ -222,22 +263,28 @@ def map_array(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> ND
     try:
         # An empty array cannot be mapped.
         array: NDArray[np.generic] = np.load(path, mmap_mode="r" if all(shape) else None, allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged header makes numpy raise errors of many types
         raise StoreError(f"{path}: cannot be read ({error}); copy or build the store again") from error
-    if array.dtype != np.dtype(dtype) or array.shape != shape:
+    if not isinstance(array, np.ndarray) or array.dtype != np.dtype(dtype) or array.shape != shape:
         raise StoreError(
-            f"{path}: has {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}; "
-            "copy or build the store again"
+            f"{path}: has {_form(array)}, not {np.dtype(dtype)} of shape {shape}; copy or build the store again"
         )
     # A plain view: indexing np.memmap itself is several times slower for few rows.
     return array.view(np.ndarray)
 
 
+def _form(array: NDArray[np.generic]) -> str:
+    return f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "no array"
+
+
 def map_bytes(path: Path) -> NDArray[np.uint8]:
     """Map a file of bytes read-only."""
-    if path.stat().st_size == 0:
-        return np.empty(0, dtype=np.uint8)
-    return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+    try:
+        if path.stat().st_size == 0:
+            return np.empty(0, dtype=np.uint8)
+        return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be read ({error}); copy or build the store again") from error
 
 
 class Keys:

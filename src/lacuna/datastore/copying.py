@@ -34,6 +34,7 @@ from lacuna.datastore.manifest import CorpusRecord, Parent, ShardRecord
 from lacuna.datastore.store import Shard, Store
 from lacuna.datastore.windows import CorpusDigest
 from lacuna.errors import StoreError
+from lacuna.files import reading
 from lacuna.progress import SILENT, Progress
 from lacuna.version import __version__
 from lacuna.workers import Pool, WorkerPool
@@ -163,7 +164,9 @@ def _corpus(store: Store) -> CorpusRecord:
 
 def _check_hashes(store: Store, shard: Shard) -> None:
     for name, record in shard.record.files.items():
-        if record_of(shard.folder / name) != record:
+        with reading(shard.folder / name):
+            found = record_of(shard.folder / name)
+        if found != record:
             raise StoreError(f"{shard.folder / name}: changed or damaged; see lacuna verify {store.path}")
 
 

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.datastore.columns import map_array, record_of
 from lacuna.datastore.manifest import Manifest
 from lacuna.datastore.store import Store, open_store
 from lacuna.errors import SettingError, StoreError
-from lacuna.manifests import read_object
+from lacuna.files import reading
+from lacuna.manifests import read_object, unsealed
 from lacuna.records import SentencePair
 
 # The knowledge margins, if they were measured: one integer per entry.
@@ -151,12 +153,14 @@ def measured_margins(store: Store) -> MeasuredMargins | None:
 
     :mod:`lacuna.margin` can bring outdated ones up to date.
     """
-    content = _read_part(store.path / MARGIN_MANIFEST, ("store",), "measure the margins again")
+    content = _read_part(store.path / MARGIN_MANIFEST, ("store", "data"), "measure the margins again")
     if content is None:
         return None
     if content["store"] == store.fingerprint:
-        return MeasuredMargins(_read_margin_file(store, MARGIN, store.entries).astype(np.int32), outdated=False)
-    saved = _read_margin_file(store, MARGIN_ROWS) if content.get("rows") else None
+        numbers = _read_checked(store.path / MARGIN, content["data"], np.uint16, store.entries)
+        return MeasuredMargins(numbers.astype(np.int32), outdated=False)
+    listed, count = content.get("rows"), content.get("entries", 0)
+    saved = None if listed is None else _read_checked(store.path / MARGIN_ROWS, listed, np.int64, count)
     rows = measured_rows(store, content["store"], saved)
     if rows is None:
         return None
@@ -164,7 +168,7 @@ def measured_margins(store: Store) -> MeasuredMargins | None:
     if not here.any():
         return None
     values = np.full(store.entries, UNMEASURED, np.int32)
-    values[here] = _read_margin_file(store, MARGIN, len(rows))[kept]
+    values[here] = _read_checked(store.path / MARGIN, content["data"], np.uint16, len(rows))[kept]
     return MeasuredMargins(values, outdated=not (here.all() and kept.all()))
 
 
@@ -180,22 +184,21 @@ def measured_rows(store: Store, measured: str, saved: NDArray[np.int64] | None) 
     return first.rows if first is not None and first.fingerprint == measured else None
 
 
-def _read_margin_file(store: Store, name: str, count: int | None = None) -> NDArray[Any]:
-    path = store.path / name
-    try:
-        numbers: NDArray[Any] = np.load(path, mmap_mode="r" if count else None, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again") from error
-    if count is not None and numbers.shape != (count,):
-        raise StoreError(f"{path}: has shape {numbers.shape}, not {(count,)}; measure the margins again")
-    return numbers
+def _read_checked(path: Path, record: object, dtype: type[np.integer[Any]], count: int) -> NDArray[Any]:
+    """Read an array of margins, if it is the one that the manifest describes."""
+    with reading(path, "measure the margins again"):
+        if not isinstance(record, dict) or not path.is_file() or record_of(path).xxh3 != record.get("xxh3"):
+            raise StoreError(f"{path}: missing or damaged; measure the margins again")
+    return map_array(path, dtype, (count,))
 
 
 def _read_part(path: Path, keys: tuple[str, ...], again: str) -> dict[str, Any] | None:
     """Read the manifest of an index or of margins; None if there is none."""
     if not path.is_file():
         return None
-    content = read_object(path, StoreError, missing=f"{path}: missing; {again}", again=again)
+    content = unsealed(read_object(path, StoreError, missing=f"{path}: missing; {again}", again=again))
+    if content is None:
+        raise StoreError(f"{path}: changed or damaged; {again}")
     lacking = [key for key in keys if key not in content]
     if lacking:
         raise StoreError(f"{path}: no {' and no '.join(lacking)} in it; {again}")

@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 
 from lacuna.errors import StoreError
 from lacuna.files import write_text
-from lacuna.manifests import Record, read_manifest
+from lacuna.manifests import Record, read_manifest, sealed
 from lacuna.records import Languages
 
 FORMAT = 1
@@ -130,8 +130,9 @@ class Unfinished(Record):
 
 
 def write_record(path: Path, record: Manifest | Unfinished) -> None:
-    """Write a record atomically; equal records give equal bytes."""
-    write_text(path, json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    """Write a record atomically, with a checksum; equal records give equal bytes."""
+    content = sealed(record.model_dump(mode="json"))
+    write_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def read_store_manifest(folder: Path) -> Manifest:

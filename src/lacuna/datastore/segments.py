@@ -1,30 +1,34 @@
 """The manifest of an edited memory, ``memory.json``: its segments, and the sentences forgotten in each.
 
-A store that was never edited has no such file. Segments are stores that are never changed: the first one is the folder
-itself, later ones are in ``segments``. The manifest is replaced atomically, so a reader sees one commit or the next.
-Plain files rather than a database: they can be copied, verified and read over a network file system like the rest of a
-store. Knows nothing of the content of segments.
+A store that was never edited has no such file, or one of commit 0: it is written before all other files of an edit, so
+that a folder with these files and without it is known to be incomplete. Segments are stores that are never changed: the
+first one is the folder itself, later ones are in ``segments``. The manifest is replaced atomically, so a reader sees
+one commit or the next. Plain files rather than a database: they can be copied, verified and read over a network file
+system like the rest of a store. Knows nothing of the content of segments.
 """
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 from pydantic import Field
 
 from lacuna.datastore.columns import map_array, record_of
 from lacuna.datastore.manifest import FileRecord, ModelRecord
 from lacuna.errors import StoreError
-from lacuna.files import atomic_path
+from lacuna.files import reading, write_bytes, writing
 from lacuna.manifests import Record, read_manifest, write_sealed
 
 FORMAT = 1
 MEMORY = "memory.json"
 SEGMENTS = "segments"
 FORGOTTEN = "forgotten"
+LOG = "log.jsonl"
 ROOT = "."
 
 _AGAIN = "copy the memory again"
@@ -79,10 +83,32 @@ class MemoryManifest(Record):
     model: ModelRecord
     segments: tuple[SegmentRecord, ...]
 
+    @property
+    def live_entries(self) -> int:
+        """Number of entries, without those of forgotten sentences."""
+        return sum(each.entries - (each.forgotten.entries if each.forgotten else 0) for each in self.segments)
+
+    @property
+    def never_edited(self) -> bool:
+        """Whether the memory is still the store in its folder, because its first edit was not committed."""
+        return self.commit == 0 and bool(self.segments)
+
 
 def is_edited(folder: Path) -> bool:
-    """Tell whether a folder has a memory that was edited."""
-    return (folder / MEMORY).is_file()
+    """Tell whether a folder has a memory that was edited, or whose first edit has begun.
+
+    :raises StoreError: The folder has files of an edited memory, but not its manifest. Without it, the store in the
+        folder would be read as it was before all edits.
+    """
+    if (folder / MEMORY).is_file():
+        return True
+    left = next((name for name in (SEGMENTS, FORGOTTEN, LOG) if (folder / name).exists()), None)
+    if left is not None:
+        raise StoreError(
+            f"{folder}: has {left} but no {MEMORY}, so this is not the whole memory; copy the memory again with all of "
+            "its files"
+        )
+    return False
 
 
 def read_memory_manifest(folder: Path) -> MemoryManifest:
@@ -102,21 +128,21 @@ def write_forgotten(folder: Path, sentences: NDArray[np.int32], entries: int) ->
     :param sentences: Their ids in the segment, sorted.
     :param entries: Number of their entries.
     """
-    home = folder / FORGOTTEN
-    home.mkdir(exist_ok=True)
-    draft = home / ".new.npy"
-    np.save(draft, sentences, allow_pickle=False)
-    record = record_of(draft)
+    buffer = BytesIO()
+    np.save(buffer, sentences, allow_pickle=False)
+    content = buffer.getvalue()
+    record = FileRecord(bytes=len(content), xxh3=xxhash.xxh3_128(content).hexdigest())
     forgotten = Forgotten(sentences=len(sentences), entries=entries, file=record)
-    with atomic_path(forgotten.path(folder)) as temporary:
-        draft.replace(temporary)
+    with writing(folder):
+        write_bytes(forgotten.path(folder), content)
     return forgotten
 
 
 def read_forgotten(folder: Path, forgotten: Forgotten) -> NDArray[np.int32]:
     """Read the forgotten sentences of a segment."""
     path = forgotten.path(folder)
-    if not path.is_file() or record_of(path) != forgotten.file:
-        raise StoreError(f"{path}: missing or damaged; {_AGAIN}")
+    with reading(path, _AGAIN):
+        if not path.is_file() or record_of(path) != forgotten.file:
+            raise StoreError(f"{path}: missing or damaged; {_AGAIN}")
     ids = map_array(path, np.int32, (forgotten.sentences,))
     return np.array(ids, dtype=np.int32)

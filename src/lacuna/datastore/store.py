@@ -25,6 +25,8 @@ from lacuna.datastore.columns import (
     STARTS,
     Keys,
     SentenceTable,
+    ShardText,
+    check_hash,
     map_array,
     map_bytes,
     shard_folder,
@@ -41,7 +43,7 @@ from lacuna.datastore.manifest import (
 )
 from lacuna.datastore.segments import MEMORY, SEGMENTS, MemoryManifest, is_edited, read_forgotten, read_memory_manifest
 from lacuna.errors import StoreError
-from lacuna.files import sha256_of
+from lacuna.files import reading, sha256_of
 from lacuna.records import Languages
 
 
@@ -59,8 +61,12 @@ class Shard:
     live: NDArray[np.int64] | None = None
 
     def column(self, name: str, dtype: type[np.generic]) -> NDArray[np.generic]:
-        """Read the live rows of a column."""
-        column = map_array(self.folder / f"{name}.npy", dtype, (self.record.rows,))
+        """Read the live rows of a column. All of it is read, so it is compared with its hash as well."""
+        file = f"{name}.npy"
+        if file not in self.record.files:
+            raise StoreError(f"{self.folder / file}: has no hash in the manifest; copy or build the store again")
+        check_hash(self.folder / file, self.record.files[file])
+        column = map_array(self.folder / file, dtype, (self.record.rows,))
         column = column if self.live is None else column[self.live]
         if name == "sentence" and self.first_sentence:
             return column.astype(np.int32) + np.int32(self.first_sentence)
@@ -126,7 +132,8 @@ class Store:
         """SHA-256 of the manifest, which has the hashes of all files; for an edited memory, of its commit."""
         if self.segments is not None:
             return hashlib.sha256("".join(_identity(each) for each in self.segments).encode()).hexdigest()
-        return sha256_of(self.path / MANIFEST)
+        with reading(self.path / MANIFEST):
+            return sha256_of(self.path / MANIFEST)
 
     def reopening(self) -> tuple[Callable[[str, str], Store], tuple[str, str]]:
         """Say how another process opens this store; see :class:`~lacuna.workers.Reopened`."""
@@ -244,7 +251,10 @@ class Store:
 
 
 def open_store(path: str | Path, *, before: Store | None = None) -> Store:
-    """Open a finished store or an edited memory. The sizes of all files are checked; ``verify`` checks their contents.
+    """Open a finished store or an edited memory.
+
+    The sizes of all files are checked now, and the hashes of all but the keys when they are read; ``verify`` checks
+    those of the keys.
 
     :param before: The same memory, opened earlier: segments that have not changed are taken from it.
     :raises StoreError: There is no finished store, or a file is missing, truncated or of another type.
@@ -255,7 +265,7 @@ def open_store(path: str | Path, *, before: Store | None = None) -> Store:
     manifest = read_memory_manifest(folder)
     while True:
         try:
-            return _open_memory(folder, manifest, before)
+            return _open_folder(folder) if manifest.never_edited else open_commit(folder, manifest, before)
         except StoreError:
             # A compaction may have replaced segments since the manifest was read.
             now = read_memory_manifest(folder)
@@ -273,9 +283,14 @@ def _open_folder(folder: Path) -> Store:
         for name, record in shard.files.items():
             check_size(home / name, record)
         keys.append(map_array(home / f"{KEYS}.npy", np.float16, (shard.rows, manifest.dimension)))
-        texts.append(map_bytes(home / SENTENCES))
+        for name in (SENTENCES, f"{STARTS}.npy"):
+            if name not in shard.files:
+                raise StoreError(f"{home / name}: has no hash in the manifest; copy or build the store again")
+        texts.append(ShardText(map_bytes(home / SENTENCES), home / SENTENCES, shard.files[SENTENCES]))
+        check_hash(home / f"{STARTS}.npy", shard.files[f"{STARTS}.npy"])
         starts.append(map_array(home / f"{STARTS}.npy", np.int64, (shard.sentences + 1,)))
         shards.append(Shard(home, shard))
+    check_hash(folder / MEAN, manifest.mean)
     mean = map_array(folder / MEAN, np.float32, (manifest.dimension,))
     return Store(
         folder,
@@ -287,7 +302,11 @@ def _open_folder(folder: Path) -> Store:
     )
 
 
-def _open_memory(folder: Path, manifest: MemoryManifest, before: Store | None) -> Store:
+def open_commit(folder: Path, manifest: MemoryManifest, before: Store | None = None) -> Store:
+    """Open the segments that a manifest names, whether it is that of the folder or of a commit to come.
+
+    :param before: As in :func:`open_store`.
+    """
     earlier = () if before is None else before.parts
     opened = {(each.store.path.name, each.store.fingerprint): each for each in earlier}
     segments = []
@@ -319,7 +338,7 @@ def join_segments(path: Path, segments: Sequence[Segment], memory: MemoryManifes
     """
     shards: list[Shard] = []
     keys: list[NDArray[np.float16]] = []
-    texts: list[NDArray[np.uint8]] = []
+    texts: list[ShardText] = []
     starts: list[NDArray[np.int64]] = []
     forgotten = [np.empty(0, np.int64)]
     total = np.zeros(memory.dimension, np.float64)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.datastore.columns import Keys, SentenceTable, line_starts
+from lacuna.datastore.columns import Keys, SentenceTable, ShardText, line_starts
 from lacuna.datastore.decoded_windows import TeacherForcingModel, decode_windows
 from lacuna.datastore.manifest import BuildSettings, FileRecord, Manifest, ShardRecord, describe_model
 from lacuna.datastore.store import Shard, Store
@@ -69,6 +69,6 @@ def make_unsaved_store(model: TeacherForcingModel, pairs: Sequence[SentencePair]
         manifest,
         Keys([collected.keys], model.dimension),
         collected.keys.mean(axis=0, dtype=np.float64).astype(np.float32),
-        SentenceTable([text], [line_starts(lines)]),
+        SentenceTable([ShardText(text)], [line_starts(lines)]),
         (UnsavedShard(Path(name), record, columns=collected.columns(first_sentence=0)),),
     )

@@ -27,16 +27,25 @@ from lacuna.datastore.columns import (
     record_of,
     shard_folder,
 )
+from lacuna.datastore.log import check_log
 from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, ShardRecord, read_store_manifest
 from lacuna.datastore.segments import MEMORY, is_edited, read_memory_manifest
 from lacuna.datastore.store import Store, check_size
 from lacuna.errors import StoreError
-from lacuna.files import sha256_of
-from lacuna.manifests import seal_problem
+from lacuna.files import reading, sha256_of
+from lacuna.manifests import read_object, seal_problem
 from lacuna.progress import SILENT, Progress
 
 _KEYS_AT_ONCE = 8192
 _PREDICTED_AT_ONCE = 4096
+# What may be added to a store later, by folder: the fields of its manifest that record a file, and the name of the file
+# if the field does not have it.
+_PARTS: dict[str, dict[str, str]] = {
+    "index": {"data": ""},
+    "margin": {"data": "margin.npy", "unknown": "unknown.npy", "rows": "rows.npy"},
+}
+LINK = "milvus.json"
+_AGAIN = "make it again"
 # Largest share of predictions that rounding to float16 may change. It was 0.1 % at most for all models measured.
 _ROUNDING = 0.01
 
@@ -82,10 +91,14 @@ def verify_store(path: str | Path, progress: Progress = SILENT) -> VerifyReport:
     if not is_edited(folder):
         return _verify_folder(folder, progress)
     memory = read_memory_manifest(folder)
-    reports, problems = [], list(_check_parts(folder))
+    if memory.never_edited:
+        return _verify_folder(folder, progress)
+    reports, problems = [], [*_check_parts(folder), *check_log(folder, memory)]
     for record in memory.segments:
         reports.append(_verify_folder(folder / record.folder, progress))
-        if sha256_of(folder / record.folder / MANIFEST) != record.manifest:
+        with reading(folder / record.folder / MANIFEST):
+            found = sha256_of(folder / record.folder / MANIFEST)
+        if found != record.manifest:
             problems.append(f"{folder / record.folder / MANIFEST}: not the segment that {folder / MEMORY} names")
         if record.forgotten is not None:
             problems += _check_file(record.forgotten.path(folder), record.forgotten.file)
@@ -134,11 +147,31 @@ def _stray(folder: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _check_parts(folder: Path) -> Iterator[str]:
-    """Check the manifests of what was added to the store later: index and margins."""
-    for path in sorted(folder.glob(f"*/{MANIFEST}")):
+    """Check what was added to the store later: index and margins, their manifests and files, and the link to Milvus."""
+    for path in sorted([*folder.glob(f"*/{MANIFEST}"), *folder.glob(LINK)]):
         problem = seal_problem(path)
         if problem is not None:
             yield problem
+        elif path.parent.name in _PARTS:
+            content = read_object(path, StoreError, missing=f"{path}: missing", again=_AGAIN)
+            yield from _check_part_files(path.parent, content)
+
+
+def _check_part_files(folder: Path, content: dict[str, Any]) -> Iterator[str]:
+    """Check the files of an index or of margins against the hashes in their manifest."""
+    for field, name in _PARTS[folder.name].items():
+        record = content.get(field)
+        if record is None:
+            continue
+        try:
+            path = folder / (name or str(record["file"]))
+            found = sha256_of(path) if "sha256" in record else record_of(path).xxh3
+            if found != record.get("sha256", record.get("xxh3")):
+                yield f"{path}: has the hash {found}, which is not in its manifest: changed or damaged"
+        except OSError as error:
+            yield f"{folder / (name or 'data')}: cannot be read ({error.strerror})"
+        except (KeyError, TypeError):
+            yield f"{folder / MANIFEST}: {field}: is no record of a file"
 
 
 def _check_files(folder: Path, number: int, shard: ShardRecord) -> Iterator[str]:
@@ -189,7 +222,7 @@ def _check_contents(
         if wrong.any() or np.isnan(columns[name]).any():
             yield f"{home / f'{name}.npy'}: has numbers that are impossible for probabilities"
     yield from _check_weights(home, columns.get("weights"))
-    yield from _check_order(home, columns, manifest)
+    yield from _check_order(home, columns, shard.sentences, manifest)
     yield from _check_keys(home, keys, total)
     yield from _check_sentences(home, starts, manifest.parent is not None)
 
@@ -204,7 +237,9 @@ def _check_weights(home: Path, weights: NDArray[np.generic] | None) -> Iterator[
         yield f"{home / 'weights.npy'}: has weights that are not finite and above 0"
 
 
-def _check_order(home: Path, columns: dict[str, NDArray[np.generic]], manifest: Manifest) -> Iterator[str]:
+def _check_order(
+    home: Path, columns: dict[str, NDArray[np.generic]], sentences: int, manifest: Manifest
+) -> Iterator[str]:
     """Check that entries are in the order of the corpus and, for a store that was not pruned, that none is missing."""
     sentence, position = columns["sentence"].astype(np.int64), columns["position"].astype(np.int64)
     same = np.diff(sentence) == 0
@@ -218,12 +253,8 @@ def _check_order(home: Path, columns: dict[str, NDArray[np.generic]], manifest: 
             yield f"{home / 'position.npy'}: positions of a sentence do not run from 0 without a gap"
         if (columns["values"][ends] != manifest.model.eos_id).any():
             yield f"{home / 'values.npy'}: a sentence does not end with the end token {manifest.model.eos_id}"
-        if len(starts) != len(np.unique(sentence)) or len(starts) != _sentences_of(home):
+        if len(starts) != len(np.unique(sentence)) or len(starts) != sentences:
             yield f"{home / 'sentence.npy'}: a sentence has no entry"
-
-
-def _sentences_of(home: Path) -> int:
-    return len(np.load(home / f"{STARTS}.npy", mmap_mode="r", allow_pickle=False)) - 1
 
 
 def _check_keys(home: Path, keys: NDArray[np.generic], total: NDArray[np.float64]) -> Iterator[str]:
@@ -247,8 +278,8 @@ def _check_sentences(home: Path, starts: NDArray[np.generic], has_parent: bool) 
         try:
             if line:
                 line_to_pair(line)
-        except ValueError as error:
-            yield f"{home / SENTENCES}:{number + 1}: not a sentence pair ({error})"
+        except StoreError as error:
+            yield f"{home / SENTENCES}:{number + 1}: not a sentence pair ({error.__cause__})"
             return
 
 

@@ -109,6 +109,15 @@ def cut_windows(
         yield window
 
 
+def split_by_fit(pairs: Iterable[SentencePair], encoder: Encoder) -> tuple[list[SentencePair], list[SentencePair]]:
+    """Return the pairs that fit the model, and those that are too long for it."""
+    fitting: list[SentencePair] = []
+    too_long: list[SentencePair] = []
+    for pair, source, target in _encoded(pairs, encoder):
+        (fitting if encoder.fits(source, target) else too_long).append(pair)
+    return fitting, too_long
+
+
 def make_batches(sentences: Sequence[TokenizedPair], tokens: int) -> Iterator[list[int]]:
     """Put sentences of similar length together: lists of indices, at most ``tokens`` tokens each with padding."""
     size = [max(len(sentence.source), len(sentence.target)) for sentence in sentences]

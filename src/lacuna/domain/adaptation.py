@@ -36,7 +36,7 @@ from lacuna.domain.manifest import (
     write_domain_manifest,
 )
 from lacuna.errors import DomainError, LacunaWarning, SettingError
-from lacuna.files import check_creatable, check_unused, sync, write_text
+from lacuna.files import check_creatable, check_unused, sync, write_text, writing
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
@@ -99,7 +99,7 @@ def adapt(
     if (folder / MANIFEST).exists():
         _check_same(folder, inputs)
     else:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), writing(folder, DomainError):
             warnings.simplefilter("ignore", LacunaWarning)  # the notes of the domain say it
             steps = AdaptationSteps(
                 loaded,

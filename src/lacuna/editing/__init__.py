@@ -1,7 +1,7 @@
 """Edit a memory: add, forget and replace sentences, compact it, and read its log. Each edit is one atomic commit."""
 
+from lacuna.datastore.log import LogEntry, read_log
 from lacuna.editing.edits import EditReport, add_pairs, compact_memory, forget_sentences, replace_sentence
-from lacuna.editing.log import LogEntry, read_log
 from lacuna.editing.lookup import Selection, SentenceLookup
 from lacuna.editing.receipts import Receipt, ReceiptCheck, check_receipt
 from lacuna.editing.scan import KINDS, Finding, scan_sentences

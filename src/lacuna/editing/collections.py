@@ -18,7 +18,8 @@ from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
 from lacuna.datastore import Store
 from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.unsaved import make_unsaved_store
-from lacuna.editing.edits import EditReport, last_of_each_id, same_pair
+from lacuna.datastore.windows import split_by_fit
+from lacuna.editing.edits import EditReport, fitting_pairs, last_of_each_id, same_pair
 from lacuna.editing.lookup import Selection, check_sentence, pair_key
 from lacuna.errors import SettingError, StoreError
 from lacuna.milvus import Collection, CollectionStore
@@ -44,16 +45,16 @@ def add_to_collection(
     Entries are sent in parts. If it is interrupted, the same call adds what is missing.
     """
     store.check_model(model)
-    new = iter(last_of_each_id(list(clean(pairs, cleaning))))
-    report, given = _NOTHING, 0
+    fitting, too_long = fitting_pairs(store.name, clean(pairs, cleaning), model)
+    new = iter(last_of_each_id(fitting))
+    own = {pair_key(pair) for pair in too_long if pair.id is not None}
+    kept = {pair_key(pair) for pair in store.collection.sentences_like(list(own)).values()} & own
+    report = replace(_NOTHING, skipped=len(too_long), kept=len(kept))
     progress.start("add", None, "pairs")
     while some := list(islice(new, _PAIRS_AT_ONCE)):
         report = _joined(report, _add(store.collection, some, model))
-        given += len(some)
         progress.advance(len(some))
     progress.finish()
-    if not given:
-        raise StoreError(f"{store.name}: nothing to add, no pair is left after cleaning; give other pairs")
     return _finished(store.collection, report)
 
 
@@ -77,9 +78,9 @@ def replace_in_collection(store: CollectionStore, sentence: int, target: str, mo
     store.check_model(model)
     check_sentence(store, sentence)
     pair = replace(store.sentences[sentence], target=target)
-    report = _write(store.collection, [pair], model)
-    if not report.added:
+    if split_by_fit([pair], model)[1]:
         raise StoreError(f"{store.name}: the corrected pair is too long for the model; shorten it")
+    report = _write(store.collection, [pair], model)
     if sentence not in report.added:
         store.collection.delete_sentences([sentence])
     return _finished(store.collection, replace(report, forgotten=(sentence,)))
@@ -106,13 +107,13 @@ def _add(collection: Collection, pairs: Sequence[SentencePair], model: TeacherFo
 
 
 def _write(collection: Collection, pairs: Sequence[SentencePair], model: TeacherForcingModel) -> EditReport:
-    """Compute the entries of new pairs and write them."""
+    """Compute the entries of new pairs, all of which fit the model, and write them."""
     entries = make_unsaved_store(model, pairs, str(collection.address))
     numbers = _free_numbers(collection, list(entries.sentences))
     collection.write_sentences(dict(zip(numbers, entries.sentences, strict=True)), pair_key)
     collection.write_entries(_rows(collection, entries, numbers))
     collection.settle()
-    return replace(_NOTHING, added=tuple(numbers), skipped=entries.manifest.skipped)
+    return replace(_NOTHING, added=tuple(numbers))
 
 
 def _free_numbers(collection: Collection, pairs: Sequence[SentencePair]) -> list[int]:
@@ -148,7 +149,6 @@ def _joined(one: EditReport, other: EditReport) -> EditReport:
         added=one.added + other.added,
         forgotten=one.forgotten + other.forgotten,
         repeated=one.repeated + other.repeated,
-        skipped=one.skipped + other.skipped,
     )
 
 

@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.datastore.copying import copy_store
 from lacuna.datastore.decoded_windows import TeacherForcingModel
+from lacuna.datastore.log import Action
 from lacuna.datastore.manifest import Parent
 from lacuna.datastore.segments import SegmentRecord
-from lacuna.datastore.store import join_segments
-from lacuna.editing.log import Action
+from lacuna.datastore.store import join_segments, open_commit
+from lacuna.datastore.windows import split_by_fit
 from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
 from lacuna.editing.publication import sync_folder
-from lacuna.editing.receipts import write_receipt
+from lacuna.editing.receipts import Receipt, receipt_file
 from lacuna.editing.segment_pruning import SegmentPruning, current_margins
-from lacuna.editing.writer import MemoryWriter, edit_memory
+from lacuna.editing.writer import MemoryWriter, committed, edit_memory
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import writing
 from lacuna.index import build_index, check_kind
@@ -54,6 +57,7 @@ class EditReport:
     :param entries: Number of entries of the memory.
     :param sentences: Number of sentence ids of the memory.
     :param segments: Number of segments.
+    :param kept: Number of the skipped pairs that have the id of a pair of the memory, which stays as it was.
     """
 
     commit: int | None
@@ -64,6 +68,7 @@ class EditReport:
     entries: int
     sentences: int
     segments: int
+    kept: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -84,7 +89,8 @@ def add_pairs(
 ) -> EditReport:
     """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
 
-    A pair with an id replaces the pair that has the same id. A pair that is there already is not added again.
+    A pair with an id replaces the pair that has the same id. A pair that is there already is not added again. A pair
+    that is too long for the model is skipped, and replaces nothing.
 
     :param model: The model that the memory was built with.
     :param cleaning: Drops pairs of no use, as ``lacuna build`` does; ``None`` adds every pair as it is.
@@ -93,25 +99,28 @@ def add_pairs(
     :param merge: Merge small segments afterward, if there are many.
     :param prune: Keep only the entries that PLAC would keep, with the settings that the memory was pruned with.
     """
-    new = last_of_each_id(list(clean(pairs, cleaning)))
-    if not new:
-        raise StoreError(f"{memory}: nothing to add, no pair is left after cleaning; give other pairs")
+    fitting, too_long = fitting_pairs(str(memory), clean(pairs, cleaning), model)
+    new = last_of_each_id(fitting)
     with edit_memory(Path(memory), model, before) as (writer, store):
-        found = (lookup or SentenceLookup()).find(store, new)
+        lookup = lookup or SentenceLookup()
+        found = lookup.find(store, new)
         known = {number: store.sentences[sentence] for number, sentence in found.items()}
         fresh = [n for n, pair in enumerate(new) if n not in known or not same_pair(pair, known[n])]
+        kept = len(lookup.find(store, [pair for pair in too_long if pair.id is not None]))
         if not fresh:
-            return _report(writer, None, repeated=len(new))
+            return replace(_report(writer, None, len(new)), skipped=len(too_long), kept=kept)
         pruning = SegmentPruning.of(store, progress) if prune else None
         replaced = [found[number] for number in fresh if number in found]
-        added = [new[number] for number in fresh]
+        # What is too long is counted in the manifest of the segment.
+        added = [*(new[number] for number in fresh), *too_long]
         report = _commit(writer, store, "add", added, replaced, model, len(new) - len(fresh), progress, pruning)
         first = _worth_merging(writer.manifest.segments) if merge else None
         if first is not None:
-            merged = _merge(writer, open_store(writer.folder), first, AUTO, 1, progress)
-            report = replace(report, segments=merged.segments)
-        sync_folder(writer.folder)
-        return report
+            with committed(writer.folder, "its small segments were not merged"):
+                merged = _merge(writer, open_store(writer.folder), first, AUTO, 1, progress)
+                report = replace(report, segments=merged.segments)
+        _sync(writer.folder)
+        return replace(report, kept=kept)
 
 
 def forget_sentences(
@@ -135,12 +144,11 @@ def forget_sentences(
         found = selection.find(store)
         if dry_run or not len(found):
             return replace(_report(writer, None), forgotten=tuple(found.tolist()))
-        pairs = [store.sentences[sentence] for sentence in found.tolist()] if receipt else []
-        commit = writer.commit("forget", writer.forgetting(store, found), added=0, forgotten=len(found)).commit
-        if receipt is not None:
-            after = open_store(writer.folder)
-            write_receipt(receipt, commit, store, after, pairs, store.entries - after.entries)
-        sync_folder(writer.folder)
+        writer.begin()
+        records = writer.forgetting(store, found)
+        with nullcontext() if receipt is None else _receipt(receipt, writer, store, records, found):
+            commit = writer.commit("forget", records, added=0, forgotten=len(found)).commit
+        _sync(writer.folder)
         return replace(_report(writer, commit), forgotten=tuple(found.tolist()))
 
 
@@ -159,12 +167,15 @@ def replace_sentence(
     """
     if not target.strip():
         raise SettingError("target: got an empty text; give the right translation, or use forget")
-    check_sentence(open_store(memory, before=before), sentence)  # refuses it before anything is written
+    now = open_store(memory, before=before)
+    check_sentence(now, sentence)  # refuses it before anything is written
+    if split_by_fit([replace(now.sentences[sentence], target=target)], model)[1]:
+        raise StoreError(f"{memory}: the corrected pair is too long for the model; shorten it")
     with edit_memory(Path(memory), model, before) as (writer, store):
         check_sentence(store, sentence)
         pair = replace(store.sentences[sentence], target=target)
         report = _commit(writer, store, "replace", [pair], [sentence], model, 0, progress)
-        sync_folder(writer.folder)
+        _sync(writer.folder)
         return report
 
 
@@ -185,8 +196,23 @@ def compact_memory(
         if first is None or (compacted and not tiers):
             return _report(writer, None)
         report = _merge(writer, store, first, kind, seed, progress)
-        sync_folder(writer.folder)
+        _sync(writer.folder)
         return report
+
+
+def fitting_pairs(
+    memory: str, pairs: Iterable[SentencePair], model: TeacherForcingModel
+) -> tuple[list[SentencePair], list[SentencePair]]:
+    """Return the pairs that can be added, and those that are too long for the model.
+
+    :param memory: Names the memory in messages.
+    :raises StoreError: There is nothing to add.
+    """
+    fitting, too_long = split_by_fit(pairs, model)
+    if not fitting:
+        reason = f"all {len(too_long):,} pairs are too long for the model" if too_long else "no pair is left"
+        raise StoreError(f"{memory}: nothing to add, {reason} after cleaning; give other pairs")
+    return fitting, too_long
 
 
 def same_pair(one: SentencePair, other: SentencePair) -> bool:
@@ -212,6 +238,7 @@ def _commit(
     pruning: SegmentPruning | None = None,
 ) -> EditReport:
     """Build a segment of new pairs, and commit it together with the sentences that they replace."""
+    writer.begin()
     segment = _build(writer.new_folder(), pairs, model, progress)
     if pruning is not None:
         segment = pruning.prune(segment, writer.manifest, progress)
@@ -258,6 +285,7 @@ def _merge(writer: MemoryWriter, store: Store, first: int, kind: str, seed: int,
     """Merge all segments from ``first`` on."""
     joined = join_segments(writer.folder, store.parts[first:], writer.manifest)
     margins = current_margins(store, progress)
+    writer.begin()
     folder = writer.new_folder()
     with writing(writer.folder):
         shutil.rmtree(folder, ignore_errors=True)
@@ -269,15 +297,32 @@ def _merge(writer: MemoryWriter, store: Store, first: int, kind: str, seed: int,
     commit = writer.commit("compact", records, added=0, forgotten=0).commit
     if margins is not None:  # entries and their order are the same
         settings = margins.manifest
-        write_margins(
-            open_store(writer.folder),
-            margins.values,
-            settings.max_margin,
-            settings.approximate,
-            settings.agreement,
-            margins.unknown_distance,
-        )
+        with committed(writer.folder, f"its margins were not kept, measure them with: lacuna margin {writer.folder}"):
+            write_margins(
+                open_store(writer.folder),
+                margins.values,
+                settings.max_margin,
+                settings.approximate,
+                settings.agreement,
+                margins.unknown_distance,
+            )
     return _report(writer, commit)
+
+
+def _sync(folder: Path) -> None:
+    """Bring the collection in Milvus up to date, if the memory has one."""
+    with committed(folder, "its collection in Milvus is not up to date"):
+        sync_folder(folder)
+
+
+def _receipt(
+    path: Path, writer: MemoryWriter, store: Store, records: Sequence[SegmentRecord], found: NDArray[np.int64]
+) -> AbstractContextManager[None]:
+    """Return a context for the commit that forgets sentences: the receipt is written before, and appears after it."""
+    manifest = writer.after(records)
+    after = open_commit(writer.folder, manifest, store)
+    pairs = [store.sentences[sentence] for sentence in found.tolist()]
+    return receipt_file(path, Receipt.of(manifest.commit, store, after, pairs))
 
 
 def _parent(joined: Store) -> Parent:
@@ -295,7 +340,7 @@ def _report(writer: MemoryWriter, commit: int | None, repeated: int = 0) -> Edit
         forgotten=(),
         repeated=repeated,
         skipped=0,
-        entries=sum(each.entries - (each.forgotten.entries if each.forgotten else 0) for each in records),
+        entries=writer.manifest.live_entries,
         sentences=sum(each.sentences for each in records),
         segments=len(records),
     )

@@ -1,23 +1,27 @@
 """Receipts: proof that sentences were forgotten, without their text.
 
 A receipt has salted hashes of the forgotten pairs. Who has a pair can check that the receipt covers it; who has the
-memory can check that none of the pairs is in it. Knows nothing of how sentences are chosen.
+memory can check that none of the pairs is in it. It is written before the commit, so that it cannot be lost after it.
+Knows nothing of how sentences are chosen.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.columns import line_to_pair
+from lacuna.datastore.log import read_log, utc_now
 from lacuna.datastore.store import Segment
-from lacuna.editing.log import read_log, utc_now
+from lacuna.editing.writer import committed
 from lacuna.errors import StoreError
+from lacuna.files import sync_entry, writing
 from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.records import SentencePair
 
@@ -45,27 +49,43 @@ class Receipt(Record):
     salt: str
     hashes: tuple[str, ...]
 
+    @classmethod
+    def of(cls, commit: int, before: Store, after: Store, pairs: Sequence[SentencePair]) -> Receipt:
+        """Return the receipt of a commit.
 
-def write_receipt(
-    path: Path, commit: int, before: Store, after: Store, pairs: Sequence[SentencePair], entries: int
-) -> Receipt:
-    """Write the receipt of a commit.
+        :param pairs: The forgotten pairs; only their hashes are kept.
+        """
+        salt = secrets.token_hex(16)
+        return cls(
+            commit=commit,
+            time=utc_now(),
+            sentences=len(pairs),
+            entries=before.entries - after.entries,
+            before=before.fingerprint,
+            after=after.fingerprint,
+            salt=salt,
+            hashes=tuple(sorted(_hash(salt, pair) for pair in pairs)),
+        )
 
-    :param pairs: The forgotten pairs; only their hashes are written.
+
+@contextmanager
+def receipt_file(path: Path, receipt: Receipt) -> Iterator[None]:
+    """Write a receipt under a temporary name; it gets its own name after the block, which does the commit.
+
+    The temporary name has the number of the commit. If the block fails, there is no receipt; after a kill, the one with
+    a number in the log is valid.
     """
-    salt = secrets.token_hex(16)
-    receipt = Receipt(
-        commit=commit,
-        time=utc_now(),
-        sentences=len(pairs),
-        entries=entries,
-        before=before.fingerprint,
-        after=after.fingerprint,
-        salt=salt,
-        hashes=tuple(sorted(_hash(salt, pair) for pair in pairs)),
-    )
-    write_sealed(path, receipt)
-    return receipt
+    draft = path.with_name(f"{path.name}.commit-{receipt.commit}.tmp")
+    with writing(path.parent):
+        write_sealed(draft, receipt)
+    try:
+        yield
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    with committed(path.parent, f"its receipt is still named {draft.name}; rename it to {path.name}"):
+        draft.replace(path)
+        sync_entry(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,16 @@
 """The write side of a memory: new segments, forgotten sentences, and the commit that makes them visible.
 
 A commit is the replacement of ``memory.json``; everything that it names was flushed to disk before. Files that no
-commit names are removed when the next edit begins. Knows nothing of which sentences to add or to forget.
+commit names are removed when the next edit begins. What fails after the commit is a warning, since the edit itself has
+not failed. Knows nothing of which sentences to add or to forget.
 """
 
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,12 @@ from numpy.typing import NDArray
 
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.columns import MEAN
+from lacuna.datastore.log import Action, LogEntry, append_log, utc_now
 from lacuna.datastore.manifest import MANIFEST, KeyMaker, describe_model
 from lacuna.datastore.segments import (
     FORGOTTEN,
+    LOG,
+    MEMORY,
     ROOT,
     SEGMENTS,
     MemoryManifest,
@@ -29,8 +34,7 @@ from lacuna.datastore.segments import (
     write_memory_manifest,
 )
 from lacuna.datastore.store import join_segments
-from lacuna.editing.log import Action, LogEntry, append_log, utc_now
-from lacuna.errors import StoreError
+from lacuna.errors import LacunaError, LacunaWarning, StoreError
 from lacuna.files import sync, writing
 from lacuna.locks import LOCK_FILES, write_lock
 from lacuna.version import __version__
@@ -49,13 +53,24 @@ class MemoryWriter:
     def __init__(self, folder: Path, manifest: MemoryManifest) -> None:
         self.folder, self.manifest = folder, manifest
 
+    def begin(self) -> None:
+        """Mark the folder as an edited memory, before the first edit writes anything else into it.
+
+        After a kill, the files of the edit then belong to a memory. Without its manifest they would be taken for the
+        rest of a memory that was copied in part.
+        """
+        if not (self.folder / MEMORY).is_file():
+            with writing(self.folder):
+                write_memory_manifest(self.folder, self.manifest)
+
     def new_folder(self) -> Path:
         """Return the folder of a new segment; nothing is in it, or a killed build of it."""
         return self.folder / SEGMENTS / f"{self.manifest.next_segment:06d}"
 
     def record(self, segment: Store) -> SegmentRecord:
         """Return the record of a new segment that is complete, with its index."""
-        sync(segment.path.parent)
+        with writing(self.folder):
+            sync(segment.path.parent)
         return SegmentRecord(
             folder=segment.path.relative_to(self.folder).as_posix(),
             manifest=segment.fingerprint,
@@ -64,7 +79,7 @@ class MemoryWriter:
         )
 
     def forgetting(self, store: Store, sentences: NDArray[np.int64]) -> tuple[SegmentRecord, ...]:
-        """Return the records of the segments after more sentences are forgotten.
+        """Return the records of the segments after more sentences are forgotten; their files are written.
 
         :param store: The memory in the state of the last commit.
         :param sentences: Ids in the memory, sorted.
@@ -83,23 +98,35 @@ class MemoryWriter:
             first += record.sentences
         return tuple(records)
 
+    def after(self, segments: Sequence[SegmentRecord]) -> MemoryManifest:
+        """Return the manifest after a commit of these segments."""
+        numbers = [int(each.folder.rpartition("/")[2]) for each in segments if each.folder != ROOT]
+        return self.manifest.model_copy(
+            update={
+                "lacuna": __version__,
+                "commit": self.manifest.commit + 1,
+                "segments": tuple(segments),
+                "next_segment": max([self.manifest.next_segment, *(each + 1 for each in numbers)]),
+            }
+        )
+
     def commit(self, action: Action, segments: Sequence[SegmentRecord], *, added: int, forgotten: int) -> LogEntry:
         """Make new segments visible, and log it; then remove what no commit names any more."""
-        number = self.manifest.commit + 1
-        live = sum(each.entries - (each.forgotten.entries if each.forgotten else 0) for each in segments)
-        entry = LogEntry(number, utc_now(), action, added, forgotten, live, len(segments))
-        numbers = [int(each.folder.rpartition("/")[2]) for each in segments if each.folder != ROOT]
+        after = self.after(segments)
+        entry = LogEntry(
+            commit=after.commit,
+            time=utc_now(),
+            action=action,
+            added=added,
+            forgotten=forgotten,
+            entries=after.live_entries,
+            segments=len(segments),
+        )
         with writing(self.folder):
             append_log(self.folder, entry)
-            self.manifest = self.manifest.model_copy(
-                update={
-                    "lacuna": __version__,
-                    "commit": number,
-                    "segments": tuple(segments),
-                    "next_segment": max([self.manifest.next_segment, *(each + 1 for each in numbers)]),
-                }
-            )
-            write_memory_manifest(self.folder, self.manifest)
+            write_memory_manifest(self.folder, after)
+        self.manifest = after
+        with committed(self.folder, "files that are not needed any more are still there, until the next edit"):
             self.clean()
         return entry
 
@@ -110,6 +137,9 @@ class MemoryWriter:
         for path in sorted(segments.iterdir()) if segments.is_dir() else []:
             if path not in named and path != self.new_folder():
                 shutil.rmtree(path)
+        for name in (MEMORY, LOG):  # a write that was killed
+            for path in self.folder.glob(f".{name}.*.tmp"):
+                path.unlink()
         files = {each.forgotten.path(self.folder) for each in self.manifest.segments if each.forgotten}
         for path in (self.folder / FORGOTTEN).glob("*"):
             if path not in files:
@@ -118,6 +148,23 @@ class MemoryWriter:
             for name in _ROOT_FILES:
                 path = self.folder / name
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def committed(folder: Path, consequence: str) -> Iterator[None]:
+    """Turn what fails after the commit of an edit into a warning: the edit itself was done.
+
+    :param consequence: What it means, as the end of a sentence.
+    """
+    try:
+        yield
+    except (LacunaError, OSError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        warnings.warn(
+            f"{folder}: the edit is committed, but {consequence} ({reason}); do not repeat the command",
+            LacunaWarning,
+            stacklevel=3,
+        )
 
 
 @contextmanager
@@ -140,7 +187,7 @@ def edit_memory(
     with write_lock(folder):
         manifest = _read_or_start(folder, model)
         writer = MemoryWriter(folder, manifest)
-        with writing(folder):
+        with suppress(OSError):  # what stays takes space, and is tried again by the next edit
             writer.clean()
         store = _open(folder, manifest, before)
         if model is not None:
@@ -149,7 +196,7 @@ def edit_memory(
 
 
 def _open(folder: Path, manifest: MemoryManifest, before: Store | None) -> Store:
-    if is_edited(folder) or manifest.segments:
+    if manifest.segments:
         return open_store(folder, before=before)
     return join_segments(folder, [], manifest)
 
@@ -174,7 +221,7 @@ def _read_or_start(folder: Path, model: KeyMaker | None) -> MemoryManifest:
         )
     elif model is None:
         raise StoreError(f"{folder}: no such memory; name the folder of a memory")
-    elif not folder.is_dir() or any(path.name not in LOCK_FILES for path in folder.iterdir()):
+    elif not folder.is_dir() or not all(_is_left(path.name) for path in folder.iterdir()):
         raise StoreError(f"{folder}: not empty and not a memory; name the folder of a memory, or a new folder")
     else:
         return MemoryManifest(
@@ -187,3 +234,8 @@ def _read_or_start(folder: Path, model: KeyMaker | None) -> MemoryManifest:
             segments=(),
         )
     return manifest
+
+
+def _is_left(name: str) -> bool:
+    """Tell whether a first edit that was killed has left this file in a new folder, before its manifest."""
+    return name in LOCK_FILES or name.startswith(f".{MEMORY}.")

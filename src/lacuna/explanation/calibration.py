@@ -17,8 +17,8 @@ from pydantic import Field
 
 from lacuna.combiners.storage import MemoryRecord, ModelIdentity
 from lacuna.errors import CalibrationError, SettingError
-from lacuna.files import atomic_folder, check_unused, write_json
-from lacuna.manifests import Record, read_manifest
+from lacuna.files import atomic_folder, check_unused
+from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.translator import Memory
 from lacuna.version import __version__
 
@@ -124,7 +124,7 @@ def save_calibration(manifest: CalibrationManifest, folder: Path) -> None:
     check_unused(folder, CalibrationError)
     try:
         with atomic_folder(folder) as temporary:
-            write_json(temporary / MANIFEST, manifest.model_dump(mode="json"))
+            write_sealed(temporary / MANIFEST, manifest)
     except OSError as error:
         raise CalibrationError(
             f"{folder}: cannot be written ({error.strerror}); free space, or name another"

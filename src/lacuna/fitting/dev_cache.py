@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lacuna.arrays import save_array
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import LacunaError
@@ -161,7 +162,7 @@ def _key(inputs: dict[str, str]) -> str:
 
 def _write(folder: Path, inputs: dict[str, str], arrays: Arrays) -> None:
     for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        save_array(folder / f"{name}.npy", array)
     files = {f"{name}.npy": record_of(folder / f"{name}.npy") for name in arrays}
     write_sealed(folder / MANIFEST, DevPassManifest(inputs=inputs, files=files))
 

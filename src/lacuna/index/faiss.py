@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -142,9 +143,13 @@ def read_faiss(path: str) -> Any:  # noqa: ANN401 - faiss has no types
 
 
 def write_faiss(index: Any, path: str) -> None:  # noqa: ANN401 - faiss has no types
-    """Write an index file."""
-    with _own_errors(f"writing {path}", "check the free space and the permissions"):
-        _FAISS.write_index(index, path)
+    """Write an index file.
+
+    Python writes the bytes: where faiss does, the last ones are written when it closes the file, and it ignores if that
+    fails.
+    """
+    with _own_errors(f"writing {path}", "check the free space and the permissions"), Path(path).open("wb") as file:
+        _FAISS.write_index(index, _FAISS.PyCallbackIOWriter(file.write))
 
 
 def make_empty(kind: IndexKind, dimension: int) -> Any:  # noqa: ANN401

@@ -10,18 +10,18 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lacuna.arrays import save_array
 from lacuna.datastore import Store
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.inspection import measured_rows
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_path, writing
+from lacuna.files import atomic_path, reading, writing
 from lacuna.manifests import Record, read_manifest, write_sealed
 
 FORMAT = 1
@@ -176,8 +176,8 @@ def write_margins(
 
 
 def _write_array(path: Path, array: NDArray[Any]) -> None:
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
+    with atomic_path(path) as temporary:
+        save_array(temporary, array)
 
 
 def read_margins(store: Store) -> Margins:
@@ -243,13 +243,12 @@ def _read_margin_manifest(store: Store) -> MarginManifest:
 
 def _read_array(path: Path, record: FileRecord, dtype: type[_Number], store: Store, count: int) -> NDArray[_Number]:
     again = f"measure the margins again with: lacuna margin {store.path}"
-    try:
-        found = record_of(path)
+    with reading(path, again):
+        if record_of(path) != record:  # before numpy reads it: a damaged header makes it raise errors of many types
+            raise StoreError(f"{path}: changed or damaged, it does not match its manifest; {again}")
         values: NDArray[_Number] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); {again}") from error
-    if found != record or values.dtype != dtype or values.shape != (count,):
-        raise StoreError(f"{path}: changed or damaged, it does not match its manifest; {again}")
+    if values.dtype != dtype or values.shape != (count,):
+        raise StoreError(f"{path}: of another type or shape than its manifest says; {again}")
     return values
 
 
@@ -281,7 +280,7 @@ class SavedState:
         try:
             with np.load(path, allow_pickle=False) as content:
                 arrays = {key: content[key] for key in content.files}
-        except (OSError, ValueError, BadZipFile):
+        except Exception:  # damaged: zipfile, zlib and numpy raise errors of many types
             return None
         return arrays if str(arrays.pop("identity", "")) == self._identity else None
 

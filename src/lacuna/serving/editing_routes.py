@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from lacuna.corpora.cleaning import normalize
-from lacuna.editing.log import utc_now
+from lacuna.datastore.log import utc_now
 from lacuna.serving.access import Access
 from lacuna.serving.api import BEARER, MemoryName, PairBody, RequestBody, SentenceNumber, errors
 from lacuna.serving.editor import Edit

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
+from forging import write_forged
 from lacuna.combiners import Adaptive, Kster, Proximity, Vanilla, load_combiner, save_combiner
 from lacuna.combiners.storage import MANIFEST, WEIGHTS, MemoryRecord, ModelIdentity
 from lacuna.errors import CombinerError
@@ -36,7 +38,7 @@ def save(kind: str, folder: Path) -> Path:
 
 def rewrite(folder: Path, **changes: Any) -> None:
     path = folder / MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    write_forged(path, json.loads(path.read_text()) | changes)
 
 
 @pytest.mark.parametrize("kind", ["vanilla", "proximity", "adaptive", "kster"])
@@ -96,6 +98,28 @@ def test_a_manifest_that_was_changed_is_refused(changes: dict[str, Any], says: s
         load_combiner(folder)
 
 
+@pytest.mark.parametrize("kind", ["vanilla", "proximity", "adaptive", "kster"])
+def test_the_manifest_has_a_checksum(kind: str, tmp_path: Path) -> None:
+    path = save(kind, tmp_path / "one") / MANIFEST
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"dev_loss": 0.5}))
+    with pytest.raises(CombinerError, match="edited or damaged, its content does not match its checksum; copy or fit"):
+        load_combiner(tmp_path / "one")
+    del content["checksum"]  # as earlier versions wrote it
+    path.write_text(json.dumps(content))
+    assert load_combiner(tmp_path / "one").manifest.dev_loss == 1.5
+
+
+def test_a_full_disk_while_weights_are_written_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("lacuna.combiners.storage.save_file", full)
+    with pytest.raises(CombinerError, match=r"cannot be written \(.*No space left.*\); free space, or name another"):
+        save("adaptive", tmp_path / "one")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_damage_is_refused(tmp_path: Path) -> None:
     folder = save("adaptive", tmp_path / "one")
     content = (folder / WEIGHTS).read_bytes()
@@ -135,7 +159,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lacuna.combiners.storage.write_json", full)
+    monkeypatch.setattr("lacuna.combiners.storage.write_sealed", full)
     with pytest.raises(CombinerError, match="No space left"):
         save("adaptive", tmp_path / "one")
     assert list(tmp_path.iterdir()) == []

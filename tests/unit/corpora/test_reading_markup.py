@@ -175,3 +175,11 @@ def test_xliff_of_other_languages_is_refused(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "a.xlf", text)
     with pytest.raises(CorpusError, match=r"the file is en.*, but the languages asked for are de-it; give the"):
         list(read_corpus(path, languages=Languages("de", "it")))
+
+
+@pytest.mark.parametrize("namespace", ["urn:a}b", "}", "{x}y"])
+def test_a_broken_namespace_is_a_line(tmp_path: Path, namespace: str) -> None:
+    units = '<trans-unit id="1"><source>yes</source><target>ja</target></trans-unit>'
+    text = xliff1(units).replace("urn:oasis:names:tc:xliff:document:1.2", namespace)
+    with pytest.raises(CorpusError, match=r"a\.xlf:1: malformed XLIFF \(xmlns: .* is not a valid URI\); export"):
+        list(read_corpus(write(tmp_path / "a.xlf", text), languages=EN_DE))

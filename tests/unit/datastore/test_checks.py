@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forging import write_forged
 from lacuna.datastore import Store, inspect_store, verify_store
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.inspection import MARGIN, MARGIN_MANIFEST, _folder_size
@@ -99,7 +100,7 @@ def test_a_line_that_is_no_pair(small_store: Store) -> None:
 def forge(store: Path, path: Path) -> None:
     manifest = json.loads((store / MANIFEST).read_text())
     manifest["shards"][0]["files"][path.name] = record_of(path).model_dump()
-    (store / MANIFEST).write_text(json.dumps(manifest))
+    write_forged(store / MANIFEST, manifest)
 
 
 def test_inspecting(small_store: Store) -> None:
@@ -118,11 +119,12 @@ def test_inspecting(small_store: Store) -> None:
 def test_inspecting_tells_of_index_and_margins(small_store: Store) -> None:
     (small_store.path / "index").mkdir()
     (small_store.path / "index" / "manifest.json").write_text('{"kind": "exact", "store": "old"}')
-    margins = np.zeros(small_store.entries, dtype=np.int32)
+    margins = np.zeros(small_store.entries, dtype=np.uint16)
     margins[:5] = [1, 2, 3, 4096, 7]
     (small_store.path / MARGIN).parent.mkdir()
     np.save(small_store.path / MARGIN, margins)
-    (small_store.path / MARGIN_MANIFEST).write_text(json.dumps({"store": small_store.fingerprint}))
+    data = record_of(small_store.path / MARGIN).model_dump()
+    write_forged(small_store.path / MARGIN_MANIFEST, {"store": small_store.fingerprint, "data": data})
     content = inspect_store(small_store.path).as_json()
     assert content["index"] == {"kind": "exact", "current": False}
     histogram = content["margin_histogram"]
@@ -130,7 +132,7 @@ def test_inspecting_tells_of_index_and_margins(small_store: Store) -> None:
     assert sum(bin["known"] for bin in histogram.values()) == known
     assert sum(bin["unknown"] for bin in histogram.values()) == small_store.entries - known
     assert [sum(histogram[least].values()) for least in ("1", "2", "4", "2048")] == [1, 2, 1, 1]
-    (small_store.path / MARGIN_MANIFEST).write_text('{"store": "old"}')
+    write_forged(small_store.path / MARGIN_MANIFEST, {"store": "old", "data": data})
     assert inspect_store(small_store.path).margin_histogram is None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from forging import write_forged
 from lacuna.datastore import Store, build_store, inspect_store, open_store, verify_store
 from lacuna.datastore.manifest import MANIFEST, UNFINISHED
 from lacuna.errors import StoreError
@@ -161,4 +162,4 @@ def test_a_first_write_killed_halfway_is_no_foreign_folder(tmp_path: Path) -> No
 
 def edit(store: Store, **changes: object) -> None:
     path = store.path / MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    write_forged(path, json.loads(path.read_text()) | changes)

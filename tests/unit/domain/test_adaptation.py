@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from contextlib import chdir
 from pathlib import Path
@@ -230,6 +232,21 @@ def test_a_stop_while_the_domain_is_published(
     adapt(folder / "small.tsv", into, model=model, device="cpu")
     assert hashes(into / "memory") == hashes(small.memory)
     assert not (into / "unfinished").exists()
+
+
+@pytest.mark.parametrize("step", ["shutil.copytree", "write_tsv", "_publish"])
+def test_a_full_disk_is_one_line(
+    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(*arguments: object, **settings: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    test = write_pairs(tmp_path / "test.tsv", make_pairs(2, seed=6))
+    with monkeypatch.context() as patch:
+        patch.setattr(f"lacuna.domain.adaptation.{step}", full)
+        with pytest.raises(DomainError, match=r"new: cannot be written \(No space left on device\); .* same command"):
+            adapt(folder / "small.tsv", tmp_path / "new", test=test, model=model, device="cpu")
+    adapt(folder / "small.tsv", tmp_path / "new", test=test, model=model, device="cpu")
 
 
 def test_an_unfinished_domain_does_not_reuse_results_of_other_inputs(folder: Path, model: Path, tmp_path: Path) -> None:

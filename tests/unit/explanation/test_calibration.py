@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forging import write_forged
 from lacuna.errors import CalibrationError, CorpusError
 from lacuna.explanation.calibration import (
     MANIFEST,
@@ -115,9 +116,21 @@ def test_comes_back_from_disk(tmp_path: Path) -> None:
 def test_a_damaged_one_is_refused(fields: dict[str, Any], says: str, tmp_path: Path) -> None:
     save_calibration(record(), tmp_path / "one")
     path = tmp_path / "one" / MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    write_forged(path, json.loads(path.read_text()) | fields)
     with pytest.raises(CalibrationError, match=says):
         load_calibration(tmp_path / "one")
+
+
+def test_the_manifest_has_a_checksum(tmp_path: Path) -> None:
+    save_calibration(record(), tmp_path / "one")
+    path = tmp_path / "one" / MANIFEST
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"weights": [0.5, 0.5]}))
+    with pytest.raises(CalibrationError, match="edited or damaged, its content does not match its checksum; copy or"):
+        load_calibration(tmp_path / "one")
+    del content["checksum"]  # as earlier versions wrote it
+    path.write_text(json.dumps(content))
+    assert load_calibration(tmp_path / "one").weights == (0.5, 0.25)
 
 
 def test_none_there_is_said() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from lacuna.errors import IndexingError
 from lacuna.index import FaissIndex, build_index, building, open_index
-from lacuna.index.faiss import make_index
+from lacuna.index.faiss import make_index, write_faiss
 from lacuna.index.kinds import IndexKind
 
 from .fakes import FakeStore, brute_force, clustered
@@ -205,3 +205,10 @@ def test_a_build_that_dies_leaves_the_earlier_index(
     assert after.kind == "IVF16,Flat"
     assert np.array_equal(after.search(QUERIES, 8).ids, before.ids)
     assert not list((store.path / "index").glob("*.tmp"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no file that is always full")
+def test_a_full_disk_is_noticed_however_small_the_index_is() -> None:
+    """faiss itself ignores if the last bytes cannot be written, and these may be all."""
+    with pytest.raises(OSError, match="No space left"):
+        write_faiss(faiss.IndexFlatL2(4), "/dev/full")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forging import write_forged
 from lacuna.datastore import Store, open_store, verify_store
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import MANIFEST
@@ -46,7 +47,7 @@ def test_numbers_that_are_no_weights_are_found_even_with_matching_hashes(wrong: 
     np.save(path, weights)
     manifest = json.loads((merged.path / MANIFEST).read_text())
     manifest["shards"][0]["files"]["weights.npy"] = record_of(path).model_dump()
-    (merged.path / MANIFEST).write_text(json.dumps(manifest))
+    write_forged(merged.path / MANIFEST, manifest)
     assert [problem.split(": ")[1] for problem in verify_store(merged.path).problems] == [
         "has weights that are not finite and above 0"
     ]
@@ -56,7 +57,7 @@ def test_weights_in_some_shards_only(merged: Store) -> None:
     (merged.path / "shards" / "00000" / "weights.npy").unlink()
     manifest = json.loads((merged.path / MANIFEST).read_text())
     del manifest["shards"][0]["files"]["weights.npy"]
-    (merged.path / MANIFEST).write_text(json.dumps(manifest))
+    write_forged(merged.path / MANIFEST, manifest)
     shards = len(manifest["shards"])
     assert any(f"in {shards - 1} of {shards} shards" in problem for problem in verify_store(merged.path).problems)
     with pytest.raises(StoreError, match=r"weights\.npy"):

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lacuna.arrays import save_array
 from lacuna.errors import TrainingError
 from lacuna.files import atomic_path
 from lacuna.models.teacher_forcing import fits_positions
@@ -165,8 +166,8 @@ def encode_pairs(
 def save_tokens(tokens: Tokens, folder: Path) -> None:
     """Write the two arrays."""
     for name, array in (("ids.npy", tokens.ids), ("starts.npy", tokens.starts)):
-        with atomic_path(folder / name) as temporary, temporary.open("wb") as file:
-            np.save(file, array, allow_pickle=False)
+        with atomic_path(folder / name) as temporary:
+            save_array(temporary, array)
 
 
 def load_tokens(folder: Path) -> Tokens:
