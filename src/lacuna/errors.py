@@ -46,7 +46,7 @@ class StoreError(LacunaError):
 
 
 class LockedError(StoreError):
-    """A memory that another process is editing."""
+    """A memory that another process is editing, or a folder that it fills."""
 
 
 class NotFoundError(LacunaError, LookupError):

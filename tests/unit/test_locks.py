@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import chdir
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from lacuna.errors import LockedError, StoreError
-from lacuna.locks import LOCK_FILES, OWNER, write_lock
+from lacuna.files import user_cache
+from lacuna.locks import LOCK_FILES, OWNER, alone, work_lock, write_lock
 
 # As on Windows, for modules of Lacuna: what only POSIX systems have cannot be imported. Other packages see the system
 # that they run on.
@@ -108,3 +111,48 @@ def test_the_help_is_shown_without_posix_modules() -> None:
         f"{WINDOWS}\nimport runpy; sys.argv = ['lacuna', '--help']; runpy.run_module('lacuna', run_name='__main__')"
     )
     assert "adapt" in subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+
+
+def test_work_on_a_folder_is_refused_by_the_pid_of_its_owner(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from lacuna.locks import work_lock\n"
+        "with work_lock(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
+    )
+    folder = tmp_path / "new"
+    command = [sys.executable, "-c", program, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        message = rf"new: another process is at work there \(pid {process.pid}\); wait"
+        with pytest.raises(LockedError, match=message), work_lock(folder):
+            pass
+        with chdir(tmp_path), pytest.raises(LockedError), work_lock(Path("new")):  # the same folder by another name
+            pass
+        with work_lock(tmp_path / "other"):
+            pass
+        process.kill()
+        process.wait()
+    with work_lock(folder):  # a killed owner does not keep it
+        pass
+    assert list(tmp_path.iterdir()) == []
+    assert list((user_cache() / "locks").iterdir()) == []
+
+
+def test_without_a_cache_folder_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with work_lock(tmp_path / "new"):
+        pass
+    with pytest.raises(OSError, match="of the work"), work_lock(tmp_path / "new"):
+        raise OSError("of the work")
+
+
+def test_a_function_that_works_alone_names_the_folder(tmp_path: Path) -> None:
+    @alone("store", "part")
+    def fill(first: int, store: SimpleNamespace) -> int:
+        return first
+
+    store = SimpleNamespace(path=tmp_path)
+    assert fill(3, store=store) == fill(3, store) == 3
+    with work_lock(tmp_path / "part"), pytest.raises(LockedError, match="part: another process"):
+        fill(3, store)

@@ -45,6 +45,7 @@ from lacuna.datastore.store import Store, open_store
 from lacuna.datastore.windows import CorpusDigest, Window, cut_windows
 from lacuna.errors import LacunaWarning, SettingError, StoreError
 from lacuna.files import check_creatable, writing
+from lacuna.locks import alone
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.version import __version__
@@ -53,6 +54,7 @@ from lacuna.workers import Pool
 _DEFAULTS = BuildSettings()
 
 
+@alone("into")
 def build_store(
     model: TeacherForcingModel,
     pairs: Iterable[SentencePair],

@@ -157,8 +157,10 @@ def measured_margins(store: Store) -> MeasuredMargins | None:
     if content is None:
         return None
     if content["store"] == store.fingerprint:
-        return MeasuredMargins(_read_margin_file(store, MARGIN, content["data"], store.entries).astype(np.int32), False)
-    saved = _read_margin_file(store, MARGIN_ROWS, content["rows"]) if content.get("rows") else None
+        numbers = _read_checked(store.path / MARGIN, content["data"], np.uint16, store.entries)
+        return MeasuredMargins(numbers.astype(np.int32), outdated=False)
+    listed, count = content.get("rows"), content.get("entries", 0)
+    saved = None if listed is None else _read_checked(store.path / MARGIN_ROWS, listed, np.int64, count)
     rows = measured_rows(store, content["store"], saved)
     if rows is None:
         return None
@@ -166,7 +168,7 @@ def measured_margins(store: Store) -> MeasuredMargins | None:
     if not here.any():
         return None
     values = np.full(store.entries, UNMEASURED, np.int32)
-    values[here] = _read_margin_file(store, MARGIN, content["data"], len(rows))[kept]
+    values[here] = _read_checked(store.path / MARGIN, content["data"], np.uint16, len(rows))[kept]
     return MeasuredMargins(values, outdated=not (here.all() and kept.all()))
 
 
@@ -182,19 +184,12 @@ def measured_rows(store: Store, measured: str, saved: NDArray[np.int64] | None) 
     return first.rows if first is not None and first.fingerprint == measured else None
 
 
-def _read_margin_file(store: Store, name: str, record: object, count: int | None = None) -> NDArray[Any]:
-    """Read a file of the margins, which must be the one in their manifest."""
-    path = store.path / name
+def _read_checked(path: Path, record: object, dtype: type[np.integer[Any]], count: int) -> NDArray[Any]:
+    """Read an array of margins, if it is the one that the manifest describes."""
     with reading(path, "measure the margins again"):
         if not isinstance(record, dict) or not path.is_file() or record_of(path).xxh3 != record.get("xxh3"):
             raise StoreError(f"{path}: missing or damaged; measure the margins again")
-    try:
-        numbers: NDArray[Any] = np.load(path, mmap_mode="r" if count else None, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); measure the margins again") from error
-    if count is not None and numbers.shape != (count,):
-        raise StoreError(f"{path}: has shape {numbers.shape}, not {(count,)}; measure the margins again")
-    return numbers
+    return map_array(path, dtype, (count,))
 
 
 def _read_part(path: Path, keys: tuple[str, ...], again: str) -> dict[str, Any] | None:

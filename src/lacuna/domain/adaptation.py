@@ -38,6 +38,7 @@ from lacuna.domain.manifest import (
 from lacuna.errors import DomainError, LacunaWarning, SettingError
 from lacuna.evaluation import check_target_language
 from lacuna.files import check_creatable, check_unused, sync, write_text, writing
+from lacuna.locks import alone
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
@@ -48,6 +49,7 @@ _DEV, _TEST = "dev.tsv", "test.tsv"
 _NAMES = (MEMORY, COMBINER, CALIBRATION, _DEV, _TEST, PAGE, MANIFEST)
 
 
+@alone("into")
 def adapt(
     corpora: str | Path | Sequence[str | Path],
     into: str | Path,

@@ -28,6 +28,7 @@ from lacuna.explanation.knowledge import MOST_MARGIN, knowledge_of
 from lacuna.files import check_unused
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
+from lacuna.locks import alone
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
@@ -75,6 +76,7 @@ class CalibrationReport:
         return {"into": str(self.into), "skipped": self.skipped, **content}
 
 
+@alone("into")
 def calibrate(
     model: Model,
     memories: Sequence[Memory],

@@ -27,6 +27,7 @@ from lacuna.arrays import save_array
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import LacunaError
+from lacuna.files import user_cache
 from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.models import Model, TeacherForced
 from lacuna.records import SentencePair
@@ -80,8 +81,7 @@ class DevPassManifest(Record):
 
 def cache_folder() -> Path:
     """Return the folder of the cache: ``lacuna/dev-passes`` below the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "lacuna" / "dev-passes"
+    return user_cache() / "dev-passes"
 
 
 def pass_inputs(model: Model, pairs: Sequence[SentencePair], batch_size: int) -> dict[str, str]:

@@ -21,6 +21,7 @@ from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.kster import FitKster
 from lacuna.fitting.objective import Fitted
 from lacuna.fitting.vanilla import FitVanilla
+from lacuna.locks import alone
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
@@ -89,6 +90,7 @@ class FitReport:
         }
 
 
+@alone("into")
 def fit_combiner(
     fitter: Fitter,
     model: Model,

@@ -25,6 +25,7 @@ from lacuna.files import check_unused
 from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.index.faiss import find_centroids
+from lacuna.locks import alone
 from lacuna.margin import read_margins
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
@@ -86,6 +87,7 @@ class _GateTrial:
     lost: float = 0.0
 
 
+@alone("combiner", "gate")
 def add_gate(
     model: Model,
     memories: Sequence[Memory],

@@ -32,6 +32,7 @@ from lacuna.index.manifest import (
 )
 from lacuna.index.milvus import MilvusIndex, open_linked
 from lacuna.index.segmented import SegmentedIndex
+from lacuna.locks import alone
 from lacuna.milvus import read_link, remove_link
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import one_thread
@@ -67,6 +68,7 @@ class IndexReport:
         }
 
 
+@alone("store", "index")
 def build_index(
     store: KeyStore,
     kind: str = AUTO,

@@ -21,6 +21,7 @@ from lacuna.datastore import Store
 from lacuna.datastore.inspection import margin_histogram
 from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors
+from lacuna.locks import alone
 from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
 from lacuna.margin.edited import follow_edits
 from lacuna.margin.exact import BlockComparison, Found, Questions, Saver, Wanted, answer
@@ -98,6 +99,7 @@ class MarginReport:
         }
 
 
+@alone("store", "margin")
 def measure_margin(
     store: Store,
     max_margin: int = MAX_MARGIN,

@@ -26,6 +26,7 @@ from lacuna.index import VectorIndex, build_index, check_kind, open_index
 from lacuna.index.base import check_seed
 from lacuna.index.distances import leave_self_out
 from lacuna.index.kinds import AUTO
+from lacuna.locks import alone
 from lacuna.margin import Margins, read_margins
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning.base import Group, Pruner
@@ -177,6 +178,7 @@ class PruneReport:
         }
 
 
+@alone("into")
 def prune_store(
     store: Store,
     pruner: Pruner,

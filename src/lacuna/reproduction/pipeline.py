@@ -20,6 +20,7 @@ from lacuna.analysis.knowledge_tables import accuracy_by_margin, index_sizes, kn
 from lacuna.analysis.paper import paper_of
 from lacuna.analysis.tables import Table, write_table
 from lacuna.files import write_json
+from lacuna.locks import alone
 from lacuna.margin import read_margins
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
@@ -81,6 +82,7 @@ class Reproduction:
         }
 
 
+@alone("into")
 def reproduce(
     experiment: Experiment,
     into: Path,

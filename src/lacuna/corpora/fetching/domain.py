@@ -25,6 +25,7 @@ from lacuna.corpora.splitting import Split, split_corpus
 from lacuna.corpora.text import write_tsv
 from lacuna.errors import CorpusError, FetchError
 from lacuna.files import sha256_of, sync, write_json
+from lacuna.locks import alone
 from lacuna.manifests import Record, read_manifest
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
@@ -133,6 +134,7 @@ class FetchReport:
         return [(fields[0], fields[1]) for fields in (lines[index].split("\t") for index in drawn)]
 
 
+@alone("into")
 def fetch_domain(
     name: str,
     languages: Languages,

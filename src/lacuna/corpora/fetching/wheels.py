@@ -6,7 +6,6 @@ domains and their folders.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from lacuna.corpora.catalogs import LARGEST_CATALOG
 from lacuna.corpora.fetching.messages import LocalizedMessage, read_catalog, tidy
 from lacuna.corpora.fetching.registry import LOCALE, CatalogKind, Package, best_first, canonical
 from lacuna.errors import FetchError
-from lacuna.files import sha256_of
+from lacuna.files import sha256_of, user_cache
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Origin, SentencePair
 
@@ -48,8 +47,7 @@ class Downloader(Protocol):
 
 def default_cache() -> Path:
     """Return the folder for wheels: ``lacuna/packages`` in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "lacuna" / "packages"
+    return user_cache() / "packages"
 
 
 def gather_wheels(

@@ -25,6 +25,7 @@ from lacuna.datastore.manifest import BuildSettings, KeyMaker, Manifest, Parent,
 from lacuna.datastore.windows import CorpusDigest
 from lacuna.errors import SettingError, StoreError
 from lacuna.files import atomic_folder, check_unused, writing
+from lacuna.locks import alone
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Origin, SentencePair
 from lacuna.version import __version__
@@ -103,6 +104,7 @@ class StoreImport:
         }
 
 
+@alone("into")
 def import_store(
     source: str | Path,
     into: str | Path,

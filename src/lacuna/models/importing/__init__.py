@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lacuna.errors import ModelError
 from lacuna.files import atomic_folder, check_unused
+from lacuna.locks import alone
 from lacuna.models.importing.ctranslate2 import check_package, import_ctranslate2, is_package_folder, unpack
 from lacuna.models.importing.fairseq import import_fairseq
 from lacuna.models.importing.folder import ImportReport, agreed_languages
@@ -35,6 +36,7 @@ def recognize(source: Path) -> str | None:
     return "argos" if source.suffix == ".argosmodel" or _is_package(source) else None
 
 
+@alone("into")
 def import_model(
     source: Path,
     into: Path,

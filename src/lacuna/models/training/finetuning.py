@@ -19,6 +19,7 @@ import torch
 
 from lacuna.errors import TrainingError
 from lacuna.files import check_unused, write_json
+from lacuna.locks import alone
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
 from lacuna.models.training.data import PairSet, encode_pairs, split_pairs
@@ -85,6 +86,7 @@ class FinetuneReport:
         return asdict(self) | {"into": str(self.into)}
 
 
+@alone("into")
 def finetune_model(
     model: Model | str | Path | None,
     pairs: Iterable[SentencePair],

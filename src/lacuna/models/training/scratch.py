@@ -19,6 +19,7 @@ from transformers import MarianMTModel
 
 from lacuna.errors import TrainingError
 from lacuna.files import write_json
+from lacuna.locks import alone
 from lacuna.models.training.data import PairSet, encode_pairs, join_pairs, load_tokens, save_tokens, split_pairs
 from lacuna.models.training.loop import AverageLast, TrainingLoop, TrainingRecipe
 from lacuna.models.training.loss import marian_forward
@@ -72,6 +73,7 @@ class TrainingReport:
         return asdict(self) | {"into": str(self.into)}
 
 
+@alone("into")
 def train_model(
     corpora: Sequence[WeightedCorpus],
     languages: Languages,
