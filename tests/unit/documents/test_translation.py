@@ -131,7 +131,8 @@ def test_an_unknown_confidence_is_not_taken_for_a_good_one() -> None:
         return [(one.source, one.reason) for one in report.least_sure]
 
     assert reviewed(0.5) == [("zwei", "confidence unknown")]
-    assert reviewed(None) == []
+    assert reviewed(None) == reviewed(0.5)  # 0.6 by default
+    assert reviewed(0.0) == []
 
 
 def test_changed_placeholders_are_flagged() -> None:

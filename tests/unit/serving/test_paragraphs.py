@@ -16,7 +16,7 @@ from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.confidence import confidences
 from lacuna.models import Model
 from lacuna.serving import Engine, create_app
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Memory, System
 from unit.models.tiny_models import SOURCES, TARGETS
 
 CALIBRATION = Calibration((1.0, 0.5), (-5.0, 5.0), (0.1, 0.9), 8)
@@ -108,7 +108,7 @@ def calibrated(model: Model, memories: list[Memory]) -> Iterator[TestClient]:
 def test_a_confidence_if_asked_for(calibrated: TestClient, model: Model, memories: list[Memory]) -> None:
     texts = [f"{text} und" for text in SOURCES]
     assert translate(calibrated, texts[0])[0]["confidence"] is None
-    translator = Translator(model, memories[:1], Vanilla(k=1, knn_weight=1.0), exact_contexts=True)
+    translator = System(model, memories[:1], Vanilla(k=1, knn_weight=1.0)).open()
     expected = confidences(translator, translator.translate(texts), CALIBRATION)
     found = translate(calibrated, *texts, confidence=True)
     assert [one["confidence"] for one in found] == pytest.approx(expected)
