@@ -218,7 +218,9 @@ class DocumentTranslator:
         below = REVIEW_BELOW if self.settings.review_below is None else self.settings.review_below
         if not reason and confidence is not None and confidence < below:
             reason = UNSURE
-        if not reason and below and paragraph.has_unknown_confidence:
+        # Without a calibration no confidence is known, and nothing has to be said unless a confidence was asked for.
+        expected = self.settings.review_below is not None or paragraph.without_memory
+        if not reason and below and expected and paragraph.has_unknown_confidence:
             reason = UNKNOWN
         reason = reason or (STILL_UNFINISHED if was_unfinished else "")
         return Filled(paragraph.text, confidence, bool(reason), reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import polib
@@ -120,19 +121,23 @@ def test_the_least_sure_come_first() -> None:
 
 
 def test_an_unknown_confidence_is_not_taken_for_a_good_one() -> None:
-    def unsure(texts: Iterable[str]) -> Iterator[Scored]:
-        return (Scored(Translation(text, text, 0.0, 1), None if "zwei" in text else 0.9) for text in texts)
+    def unsure(away: bool, texts: Iterable[str]) -> Iterator[Scored]:
+        for text in texts:
+            unknown = "zwei" in text
+            translation = Translation(text, text, 0.0, 1, without_memory=away and unknown)
+            yield Scored(translation, None if unknown else 0.9)
 
-    def reviewed(below: float | None) -> list[tuple[str, str]]:
+    def reviewed(below: float | None, away: bool = False) -> list[tuple[str, str]]:
         splitter, settings = Splitter(Languages("de", "en"), lambda text: True), DocumentSettings(review_below=below)
-        documents = DocumentTranslator(unsure, splitter, OneMatch(), settings)
+        documents = DocumentTranslator(partial(unsure, away), splitter, OneMatch(), settings)
         text = io.BytesIO(b"eins\n\nzwei\n\n12\n")
         report = documents.translate_stream(text, io.BytesIO(), format_of("a.txt"), "a.txt")
         return [(one.source, one.reason) for one in report.least_sure]
 
     assert reviewed(0.5) == [("zwei", "confidence unknown")]
-    assert reviewed(None) == reviewed(0.5)  # 0.6 by default
-    assert reviewed(0.0) == []
+    assert reviewed(None) == []  # there is no calibration
+    assert reviewed(None, away=True) == reviewed(0.5)
+    assert reviewed(0.0, away=True) == []
 
 
 def test_changed_placeholders_are_flagged() -> None:
