@@ -160,8 +160,10 @@ def _read_calibration(folder: Path) -> object:
 
 
 def _read_domain(folder: Path) -> object:
-    if not (folder / "domain.json").exists():
-        return None
+    return _use_domain(folder) if (folder / "domain.json").exists() else None
+
+
+def _use_domain(folder: Path) -> object:
     domain = open_domain(folder, device="cpu")
     texts = [one.text for one in domain.translate([pair.source for pair in make_pairs(2, seed=3)])]
     return [texts, domain.manifest.model_dump(exclude={"seconds"}), domain.calibration]
@@ -614,8 +616,8 @@ USES: dict[str, Callable[[Path], str]] = {
     "receipts": lambda home: digest(check_receipt(home / "memory", home / "receipts" / "receipt.json")),
     "combiner": lambda home: digest(_weights(home / "combiner")),
     "calibration": lambda home: digest(_read_calibration(home / "calibration")),
-    "domain": lambda home: digest(_read_domain(home / "domain")),
-    "model": lambda home: digest(_read_domain(home / "domain")),
+    "domain": lambda home: digest(_use_domain(home / "domain")),
+    "model": lambda home: digest(_use_domain(home / "domain")),
 }
 VERIFIED: dict[str, Callable[[Path], None]] = {
     "store": lambda home: _sound(home / "store"),
