@@ -160,8 +160,10 @@ def _read_calibration(folder: Path) -> object:
 
 
 def _read_domain(folder: Path) -> object:
-    if not (folder / "domain.json").exists():
-        return None
+    return _use_domain(folder) if (folder / "domain.json").exists() else None
+
+
+def _use_domain(folder: Path) -> object:
     domain = open_domain(folder, device="cpu")
     texts = [one.text for one in domain.translate([pair.source for pair in make_pairs(2, seed=3)])]
     return [texts, domain.manifest.model_dump(exclude={"seconds"}), domain.calibration]
@@ -595,9 +597,9 @@ def damaged(content: bytes, rng: random.Random) -> tuple[str, bytes | None]:
 def _use_memory(folder: Path) -> str:
     """Read everything of a memory, and search in it."""
     store = open_store(folder)
-    inspected = inspect_store(folder).as_json()
+    inspected, margins = inspect_store(folder).as_json(), read_margins(store)
     return digest(
-        [_read_store(folder), _read_index(folder), _read_margins(folder), inspected["margin_histogram"], store.mean]
+        [_read_store(folder), _read_index(folder), margins.values.tolist(), inspected["margin_histogram"], store.mean]
     )
 
 
@@ -614,8 +616,8 @@ USES: dict[str, Callable[[Path], str]] = {
     "receipts": lambda home: digest(check_receipt(home / "memory", home / "receipts" / "receipt.json")),
     "combiner": lambda home: digest(_weights(home / "combiner")),
     "calibration": lambda home: digest(_read_calibration(home / "calibration")),
-    "domain": lambda home: digest(_read_domain(home / "domain")),
-    "model": lambda home: digest(_read_domain(home / "domain")),
+    "domain": lambda home: digest(_use_domain(home / "domain")),
+    "model": lambda home: digest(_use_domain(home / "domain")),
 }
 VERIFIED: dict[str, Callable[[Path], None]] = {
     "store": lambda home: _sound(home / "store"),
@@ -638,8 +640,12 @@ def _is_unchecked(place: Path) -> bool:
 
 
 def _is_unverified(place: Path, how: str) -> bool:
-    """Tell whether damage cannot be told from a kill: the log may end with the start of a line."""
-    return place.name == "log.jsonl" and how == "longer"
+    """Tell whether damage leaves what is no damage by itself.
+
+    The log may end with the start of a line, and a store need not have an index or margins.
+    """
+    part = place.name == "manifest.json" and place.parent.name in {"index", "margin"}
+    return (place.name == "log.jsonl" and how == "longer") or (part and how == "removed")
 
 
 def run(attack: Attack, kinds: list[str], verbs: list[str], seconds: float, most: int | None) -> None:
