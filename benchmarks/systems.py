@@ -1,6 +1,7 @@
 """The systems whose speed is compared: transformers, CTranslate2, and Lacuna with and without a memory.
 
-Each maps texts to translations and records the time of its parts.
+Each maps texts to translations and records the time of its parts. All models read the same tokens, with stand-ins for
+placeholders, and in the translations of all, placeholders are put back; only Lacuna translates again what lost some.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners import Combiner, Gate, Vanilla, load_combiner, load_gate
+from lacuna.corpora.placeholders import Masked, mask
 from lacuna.decoding import BeamSettings, plan_batches, pool_for
 from lacuna.errors import CombinerError
 from lacuna.index import Neighborhood, VectorIndex
@@ -123,6 +125,23 @@ def of_lacuna(
     return System(name, run, clock, note, translator._plain.min_sentences)
 
 
+def restored(masked: Masked, translation: str) -> str:
+    """Put placeholders back into a translation of a masked text: all of them, or those that are left."""
+    whole = masked.restore(translation)
+    if whole is not None:
+        return whole
+    for stand_in, placeholder in masked.stand_ins.items():
+        translation = translation.replace(stand_in, placeholder.original)
+    return translation
+
+
+def restored_all(model: Model, texts: Sequence[str], translations: Sequence[str]) -> list[str]:
+    """Put placeholders back where the model has masked them."""
+    if not model.mask_placeholders:
+        return list(translations)
+    return [restored(mask(text), found) for text, found in zip(texts, translations, strict=True)]
+
+
 def of_transformers(model: Model) -> System:
     """Wrap the ``generate`` of transformers, with the same batches of similar length."""
     settings = BeamSettings()
@@ -138,7 +157,7 @@ def of_transformers(model: Model) -> System:
                     ended = model.eos_id in output
                     output = output[: output.index(model.eos_id) + 1] if ended else output
                     found[number], tokens = model.decode(output), tokens + len(output)
-        return found, tokens
+        return restored_all(model, texts, found), tokens
 
     return System("transformers generate", run)
 
@@ -158,25 +177,47 @@ def serve_ctranslate2(pipe: Connection, folder: str, ways: dict[str, Any]) -> No
         pipe.send([result.hypotheses[0] for result in results])
 
 
+def convert_for_ctranslate2(folder: Path, model: Model, into: Path) -> None:
+    """Convert a model folder for CTranslate2, so that it is the same model.
+
+    CTranslate2 starts the decoder of Marian models from a zero embedding, without that of the start token. Where that
+    is not zero, it is added to the first position, which only the start token has.
+    """
+    import ctranslate2
+
+    class Converter(ctranslate2.converters.TransformersConverter):  # type: ignore[misc]
+        def _load(self) -> Any:  # noqa: ANN401 - CTranslate2 has no types
+            spec = super()._load()
+            if spec.decoder.start_from_zero_embedding:
+                start = model.hf.model.decoder.embed_tokens.weight[model.hf.config.decoder_start_token_id]
+                scale = len(start) ** 0.5 if model.hf.config.scale_embedding else 1.0
+                positions = spec.decoder.position_encodings.encodings.detach().clone()
+                positions[0] += scale * start.detach()
+                spec.decoder.position_encodings.encodings = positions
+            return spec
+
+    Converter(str(folder)).convert(str(into))
+
+
 def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers: int, threads: int) -> System:
     """Convert a model folder for CTranslate2 and wrap it.
 
     It runs in a separate process, because its worker threads slow down the rest of theirs even when idle.
     """
-    import ctranslate2
-
     if not into.exists():
-        ctranslate2.converters.TransformersConverter(str(folder)).convert(str(into))
+        convert_for_ctranslate2(folder, model, into)
     ways = {"compute_type": compute, "inter_threads": workers, "intra_threads": threads}
     spawning = multiprocessing.get_context("spawn")
     pipe, end = spawning.Pipe()
     spawning.Process(target=serve_ctranslate2, args=(end, str(into), ways), daemon=True).start()
+    end.close()  # so that the loss of the process ends the wait for its answer
     spell = model.tokenizer.convert_ids_to_tokens
 
     def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
         pipe.send(([spell(ids) for ids in model.encode_sources(texts)], batch))
         ids = [model.tokenizer.convert_tokens_to_ids(tokens) for tokens in pipe.recv()]
-        return [model.decode(each) for each in ids], sum(len(each) + 1 for each in ids)
+        found = [model.decode(each) for each in ids]
+        return restored_all(model, texts, found), sum(len(each) + 1 for each in ids)
 
     run(["1"], 1)  # warm-up: the process must be running before anything is timed
     return System(f"CTranslate2 {compute}, {workers}x{threads}", run)

@@ -16,6 +16,7 @@ from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentence
 from lacuna.errors import SettingError
 from lacuna.explanation.confidence import Scored
 from lacuna.locks import write_lock
+from lacuna.margin import measure_margin
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.serving import Access, Engine, ServerLimits, create_app
@@ -84,6 +85,19 @@ def test_a_pair_is_on_disk_and_found_when_the_answer_comes(client: TestClient, f
     assert translated(client, NEW["source"]) == NEW["target"]
     shown = client.get("/api/v1/memories/it/sentences/4").json()
     assert (shown["tag"], shown["id"], shown["origin"][:4]) == ("client 7", "a1", "api:")
+
+
+def test_margins_are_shown_after_an_edit_with_what_they_lack(model: Model, folder: Path) -> None:
+    measure_margin(open_store(folder))
+    with TestClient(create_app(engine_of(model, folder), access=Access(writable=True)), LOCAL) as client:
+        before = client.get("/api/v1/memories/it").json()
+        assert (before["margins_outdated"], before["unmeasured"]) == (False, 0)
+        add(client, NEW)
+        after = client.get("/api/v1/memories/it").json()
+        assert after["margins"] == before["margins"] is not None
+        assert (after["margins_outdated"], after["unmeasured"]) == (True, after["entries"] - before["entries"])
+        margins = [entry["margin"] for entry in client.get("/api/v1/memories/it/sentences/4").json()["entries"]]
+        assert set(margins) == {None}
 
 
 def test_a_correction_shows_whatever_the_combiner_unless_the_client_has_set_it(model: Model, folder: Path) -> None:
