@@ -14,7 +14,8 @@ from functools import cache
 import torch
 from torch import nn
 
-from lacuna.combiners.base import Neighbors, Weighing, distinct_counts, has_missing, kernel_weights
+from lacuna.combiners.base import Neighbors, distinct_counts, has_missing, kernel_weights
+from lacuna.combiners.interpolation import Weighing
 from lacuna.errors import SettingError
 
 _HIDDEN = 32

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 
@@ -39,18 +39,6 @@ def _earlier(k: int, device: torch.device) -> torch.Tensor:
 def has_missing(values: torch.Tensor) -> bool:
     """Return whether a neighbor of any query is missing. Missing ones are last, so one column tells."""
     return bool((values[:, -1] < 0).any())
-
-
-class Weighing(NamedTuple):
-    """Shares of the model and of the neighbors in the interpolated distribution.
-
-    :param log_model_share: Log of ``1 - knn_weight``; where that is small, 1 minus the masses would be imprecise:
-        (queries,).
-    :param mass: Mass of each neighbor: (queries, k).
-    """
-
-    log_model_share: torch.Tensor
-    mass: torch.Tensor
 
 
 def _no_keys() -> torch.Tensor:
@@ -111,29 +99,3 @@ def kernel_weights(found: Neighbors, scores: torch.Tensor, barred: torch.Tensor 
     if barred is not None:
         present = present[:, None, :].masked_fill(barred, -torch.inf)
     return torch.softmax(present, dim=-1).nan_to_num(nan=0.0)
-
-
-def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return for each neighbor the total mass of all neighbors with its value: (queries, k)."""
-    same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
-    return (same * mass[:, None, :]).sum(-1)
-
-
-def mix_into(log_probs: torch.Tensor, mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Interpolate the model's distribution with the neighbors' masses, in place.
-
-    Every token is scaled by the model's share; only retrieved tokens gain. With zero mass no bit changes.
-
-    :param log_probs: Log-probabilities of the model: (queries, vocabulary).
-    """
-    if not mass.shape[1]:
-        return log_probs
-    # Rounding may push the sum slightly above 1, where log1p gives NaN.
-    log_probs += mass.sum(1, keepdim=True).clamp_(max=1.0).neg_().log1p_()
-    if has_missing(values):
-        present = values >= 0
-        # A missing neighbor writes to the place of the first one.
-        values = torch.where(present, values, values[:, :1].clamp(min=0))
-        mass = torch.where(present, mass, 0.0)
-    mixed = torch.logaddexp(log_probs.gather(1, values), token_mass(mass, values).log_())
-    return log_probs.scatter_(1, values, mixed)  # equal places get equal values, so the order does not matter

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from lacuna.combiners.base import Neighbors, Weighing, kernel_weights
+from lacuna.combiners.base import Neighbors, kernel_weights
+from lacuna.combiners.interpolation import Weighing
 from lacuna.errors import SettingError
 
 # Initial bandwidth of each kernel. It divides squared distances in the Gaussian, and distances in the Laplacian.

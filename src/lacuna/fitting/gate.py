@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lacuna.combiners import Combiner, SavedCombiner
 from lacuna.combiners.gate import FOLDER as GATE_FOLDER
 from lacuna.combiners.gate import Gate, GateManifest, Regions, gate_features, make_gate_network, save_gate
+from lacuna.combiners.interpolation import gold_probability
 from lacuna.datastore import Store
 from lacuna.errors import CombinerError
 from lacuna.evaluation import check_target_language, evaluate_systems
@@ -266,7 +267,7 @@ def search_gains(tokens: TokenCache, combiner: Combiner) -> torch.Tensor:
     def gains_of(rows: torch.Tensor) -> torch.Tensor:
         mass = combiner.mass(tokens.neighbors(rows)).double()
         p_model = tokens.log_p_gold[rows].double().exp()
-        p = (1 - mass.sum(1)).clamp(min=0) * p_model + (mass * tokens.says_gold[rows]).sum(1)
+        p = gold_probability(p_model, mass, tokens.says_gold[rows])
         return (p.clamp(min=1e-30).log() - p_model.clamp(min=1e-30).log()).float()
 
     return torch.cat(list(WorkerPool.of_process().map(gains_of, torch.arange(tokens.tokens).split(_TOKEN_BLOCK))))

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from lacuna.combiners import Adaptive, Kster, Vanilla
-from lacuna.combiners.base import Combiner, Weighing
+from lacuna.combiners.base import Combiner
+from lacuna.combiners.interpolation import Weighing, retrieved_gains
 from lacuna.errors import SettingError
 from lacuna.fitting.token_cache import TokenCache
 from lacuna.progress import Progress
@@ -24,8 +24,6 @@ from lacuna.workers import WorkerPool
 
 # Tokens per block where no gradient is needed.
 _TOKENS_AT_ONCE = 1024
-# From here on log(1 + exp(x)) equals x in float64.
-_SOFTPLUS_LINEAR = 50.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -53,12 +51,9 @@ def losses(cache: TokenCache, rows: torch.Tensor, weighing: Weighing, smoothing:
     p is the interpolated distribution. For a token v that no neighbor has, ``log p(v) = log_model_share + log
     p_model(v)``. So the sum over the vocabulary is the model's sum plus the gain of each distinct retrieved value.
     """
-    share, mass = weighing
-    log_p = share[:, None] + cache.log_p_values.index_select(0, rows)
-    totals = torch.zeros_like(mass).scatter_add(1, cache.first_places.index_select(0, rows), mass)
-    # A total is 0 if the mass underflows, or after the first neighbor of a value. There the log has no gradient.
-    ratios = totals.clamp(min=torch.finfo(mass.dtype).tiny).log() - log_p
-    gains = F.softplus(ratios, threshold=_SOFTPLUS_LINEAR).masked_fill(totals == 0, 0.0)  # log((p + total) / p)
+    share = weighing.log_model_share
+    values, places = cache.log_p_values.index_select(0, rows), cache.first_places.index_select(0, rows)
+    gains = retrieved_gains(weighing, values, places)
     gold_gain = (gains * cache.says_gold.index_select(0, rows)).sum(1)
     log_p_gold = share + cache.log_p_gold.index_select(0, rows) + gold_gain
     log_p_mean = share + (cache.log_p_sum.index_select(0, rows) + gains.sum(1)) / cache.vocabulary_size
@@ -71,9 +66,8 @@ def perplexity(cache: TokenCache, rows: torch.Tensor, combiner: Combiner | None 
         return math.exp(-float(cache.log_p_gold[rows].double().mean()))
 
     def total_of(some: torch.Tensor) -> float:
-        mass = combiner.mass(cache.neighbors(some))
-        share = torch.log1p(-mass.sum(1).clamp(max=1 - torch.finfo(mass.dtype).eps))
-        return float(losses(cache, some, Weighing(share, mass)).sum(dtype=torch.float64))
+        weighing = Weighing.of(combiner.mass(cache.neighbors(some)))
+        return float(losses(cache, some, weighing).sum(dtype=torch.float64))
 
     total = sum(WorkerPool.of_process().map(total_of, rows.split(_TOKENS_AT_ONCE)))
     return math.exp(total / len(rows))

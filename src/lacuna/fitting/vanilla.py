@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lacuna.combiners.interpolation import interpolate
 from lacuna.combiners.vanilla import Vanilla
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.fitting.objective import Fitted
@@ -156,7 +157,7 @@ def search_grid(
     for k, temperature in product((k for k in ks if k <= max(1, dev.distances.shape[1])), temperatures):
         p_memory, has_any = _memory_probability(dev, k, temperature)
         for weight in weights:
-            loss = -_interpolate(p_model, p_memory, weight * has_any).mean()
+            loss = -_log_p(p_model, p_memory, weight * has_any).mean()
             trials.append(VanillaTrial(Vanilla(k, weight, temperature), float(np.exp(min(loss, _MAX_LOSS)))))
     return sorted(trials, key=lambda trial: trial.perplexity)
 
@@ -164,12 +165,12 @@ def search_grid(
 def gold_log_p(dev: DevRetrievals, combiner: Vanilla) -> NDArray[np.float64]:
     """Return the log-probability that the model with a combiner gives to the right tokens: (tokens,)."""
     p_memory, has_any = _memory_probability(dev, combiner.k, combiner.temperature)
-    return _interpolate(_model_probability(dev), p_memory, combiner.knn_weight * has_any)
+    return _log_p(_model_probability(dev), p_memory, combiner.knn_weight * has_any)
 
 
-def _interpolate(p_model: NDArray[Any], p_memory: NDArray[Any], share: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the log of the interpolated probability, with this share of the memory for each token: (tokens,)."""
-    return np.asarray(np.log(np.maximum((1 - share) * p_model + share * p_memory, _MIN_P)), dtype=np.float64)
+def _log_p(p_model: NDArray[Any], p_memory: NDArray[Any], knn_weight: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the log of the interpolated probability: (tokens,)."""
+    return np.asarray(np.log(np.maximum(interpolate(p_model, p_memory, knn_weight), _MIN_P)), dtype=np.float64)
 
 
 def _model_probability(dev: DevRetrievals) -> NDArray[np.float64]:

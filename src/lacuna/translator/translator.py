@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from lacuna.combiners import Combiner, EndGuard, ExactContexts, Gate, SavedCombiner, Vanilla
+from lacuna.combiners import Combiner, EndGuard, ExactContexts, Gate, SavedCombiner, Vanilla, interpolate
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, decode_blocks, plan_batches, pool_for
 from lacuna.errors import LacunaWarning, UnavailableError
 from lacuna.models import Model
@@ -364,7 +364,7 @@ class Translator:
             share = mass / weights.clamp(min=1e-30)[:, None]
             p_knn = (share * (found.neighbors.values.cpu() == gold[:, None])).sum(1)
             neighbors = self._neighbors(found, share)
-        p = weights * p_knn + (1 - weights) * p_model
+        p = interpolate(p_model, p_knn, weights)
         name = self.model.token_text
         columns = (gold, p, p_model, p_knn, weights, predictions)
         return [

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lacuna.combiners import Adaptive, Kster, Neighbors, Vanilla
-from lacuna.combiners.base import Weighing
+from lacuna.combiners.interpolation import Weighing
 from lacuna.errors import SettingError
 from lacuna.fitting.adaptive import RECIPE, TEMPERATURES, fit_adaptive
 from lacuna.fitting.kster import fit_kster
