@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from typing import Any
 
 import faiss
@@ -26,6 +26,9 @@ from lacuna.progress import SILENT, Progress
 from lacuna.workers import one_thread
 
 _FAISS: Any = faiss  # its type stubs are incomplete
+
+# faiss looks for Ctrl-C inside of parallel loops too, where its error would end the process; see _interruptible.
+_FAISS.InterruptCallback.clear_instance()
 
 # Kinds that quantize whole keys; before others, a transformation changes the dimension.
 _WHOLE_PQ = re.compile(r"(?:IVF[^,]*,)?PQ(\d+).*")
@@ -131,7 +134,7 @@ def find_centroids(vectors: NDArray[np.float32], count: int, *, seed: int, itera
         min_points_per_centroid=1,  # silences a warning
         max_points_per_centroid=len(vectors),
     )
-    with _matrix_products(vectors.shape[1]), _own_errors(f"k-means with {count:,} centroids"):
+    with _matrix_products(vectors.shape[1]), _own_errors(f"k-means with {count:,} centroids"), _interruptible():
         kmeans.train(vectors)
     return np.asarray(kmeans.centroids, dtype=np.float32)
 
@@ -185,7 +188,7 @@ def _train(
     drawn = np.sort(rng.choice(store.keys.rows, size=count, replace=False)).astype(np.int64)
     sample = store.keys.gather(drawn).astype(np.float32)
     sample -= store.mean
-    with _matrix_products(sample.shape[1]), _own_errors(f"training {kind.name} on {count:,} keys"):
+    with _matrix_products(sample.shape[1]), _own_errors(f"training {kind.name} on {count:,} keys"), _interruptible():
         index.train(sample)
     progress.finish()
     return count
@@ -247,6 +250,19 @@ def _matrix_products(dimension: int) -> Iterator[None]:
             _threshold_users -= 1
             if not _threshold_users:
                 _FAISS.cvar.distance_compute_blas_threshold = _threshold_before
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a long training in the main thread, which alone gets signals. Nothing else may use faiss then."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    _FAISS.PythonInterruptCallback.reset()
+    try:
+        yield
+    finally:
+        _FAISS.InterruptCallback.clear_instance()
 
 
 @contextmanager

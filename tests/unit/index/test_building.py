@@ -1,4 +1,5 @@
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from lacuna.errors import IndexingError
 from lacuna.index import FaissIndex, build_index, building, open_index
-from lacuna.index.faiss import make_index, write_faiss
+from lacuna.index.faiss import _interruptible, make_index, write_faiss
 from lacuna.index.kinds import IndexKind
 
 from .fakes import FakeStore, brute_force, clustered
@@ -212,3 +213,24 @@ def test_a_full_disk_is_noticed_however_small_the_index_is() -> None:
     """faiss itself ignores if the last bytes cannot be written, and these may be all."""
     with pytest.raises(OSError, match="No space left"):
         write_faiss(faiss.IndexFlatL2(4), "/dev/full")
+
+
+def test_an_interrupt_ends_training_but_not_a_search_of_several_threads() -> None:
+    """Where faiss looks for signals in a parallel loop, the error ends the process."""
+    never = faiss.InterruptCallback.get_period_hint(1)
+    assert never == 1 << 30
+    with _interruptible():
+        assert faiss.InterruptCallback.get_period_hint(1) < never
+    with pytest.raises(KeyboardInterrupt), _interruptible():
+        raise KeyboardInterrupt
+    assert faiss.InterruptCallback.get_period_hint(1) == never
+    hints: list[int] = []
+
+    def train_in_another_thread() -> None:
+        with _interruptible():
+            hints.append(faiss.InterruptCallback.get_period_hint(1))
+
+    thread = threading.Thread(target=train_in_another_thread)
+    thread.start()
+    thread.join()
+    assert hints == [never]
