@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+# Shells start background jobs with Ctrl-C ignored, which the tests of Ctrl-C and their child processes would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no counter-example: speed belongs in benchmarks/, so no example has a deadline.
 settings.register_profile("lacuna", deadline=None, print_blob=True)

@@ -113,7 +113,11 @@ def test_the_help_is_shown_without_posix_modules() -> None:
     assert "adapt" in subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
 
 
-def test_work_on_a_folder_is_refused_by_the_pid_of_its_owner(tmp_path: Path) -> None:
+def test_work_on_a_folder_is_refused_by_the_pid_of_its_owner(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A cache of its own: other tests kill processes, whose locks stay.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("own-cache")))
     program = (
         "import sys; from pathlib import Path; from lacuna.locks import work_lock\n"
         "with work_lock(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
