@@ -65,7 +65,7 @@ class Translator:
     :param combiner: Turns neighbors into probability.
     :param beam: Settings of beam search.
     :param gate: Decides where to search; without it, every step searches.
-    :param int8: Translate with 8-bit weights: faster on a CPU, slightly less accurate.
+    :param int8: Translate with 8-bit weights: faster for large models on a CPU, slightly less accurate.
     :param exact_contexts: Where a memory has the same source and target prefix, trust it: a sentence of the memory is
         translated as there. Other sentences are not affected.
     :param guard_ends: A memory may end a translation only where the model sees an end as well; see
