@@ -108,7 +108,9 @@ class KnnScorer:
         found = find_neighbors(self._memories, keys if wanted is None else keys[wanted], self._combiner.k).neighbors
         mass, values = self._combiner.mass(found), found.values
         if self._end_guard is not None:
-            mass = self._end_guard.apply(mass, found, lambda rows: log_probs[rows if wanted is None else wanted[rows]])
+            mass = self._end_guard.apply(
+                mass, found, lambda rows: log_probs[rows if wanted is None else wanted[rows], self.eos_id]
+            )
         if wanted is not None:
             mass = mass.new_zeros(len(keys), mass.shape[1]).index_copy_(0, wanted, mass)
             values = values.new_full(mass.shape, -1).index_copy_(0, wanted, values)

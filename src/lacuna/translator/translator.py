@@ -358,7 +358,9 @@ class Translator:
             found = find_neighbors(self.memories, keys, self.combiner.k)
             mass = self.combiner.mass(found.neighbors)
             if self._end_guard is not None:
-                mass = self._end_guard.apply(mass, found.neighbors, lambda rows: self._log_probs(keys[rows]))
+                mass = self._end_guard.apply(
+                    mass, found.neighbors, lambda rows: self._log_probs(keys[rows])[:, self.model.eos_id]
+                )
             mass = mass.double().cpu() * self._searched(keys, score_gaps)[:, None]
             weights = mass.sum(1)
             share = mass / weights.clamp(min=1e-30)[:, None]

@@ -21,7 +21,7 @@ def log_probs(end: float, stop: float) -> torch.Tensor:
 
 def guarded(found: Neighbors, model: torch.Tensor, guard: EndGuard) -> list[float]:
     mass = torch.tensor([[0.4, 0.2, 0.1]])
-    return [round(number, 6) for number in guard.apply(mass, found, lambda rows: model[rows])[0].tolist()]
+    return [round(number, 6) for number in guard.apply(mass, found, lambda rows: model[rows, END])[0].tolist()]
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_other_votes_and_missing_neighbors_do_not_change() -> None:
 def test_rows_are_independent() -> None:
     found = Neighbors(torch.full((3, 1), 5.0), torch.tensor([[END], [WORD], [END]]), None, torch.full((3, 2), 7.0))
     model = torch.cat([log_probs(0.5, 0.0), log_probs(0.001, 0.0), log_probs(0.001, 0.0)])
-    mass = EndGuard(END, 0.03).apply(torch.full((3, 1), 0.6), found, lambda rows: model[rows])
+    mass = EndGuard(END, 0.03).apply(torch.full((3, 1), 0.6), found, lambda rows: model[rows, END])
     assert mass[:, 0].tolist() == pytest.approx([0.6, 0.6, 0.0])
