@@ -24,16 +24,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from lacuna.artifacts.files import sha256_of
 from lacuna.corpora import clean, read_corpus
-from lacuna.dask_pool import DaskPool, open_pool
 from lacuna.datastore import build_store, open_store
-from lacuna.files import sha256_of
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.models import Model, load_model
 from lacuna.pruning import Merge, prune_store
 from lacuna.records import Languages, SentencePair
 from lacuna.workers import use_threads
+from lacuna.workers.dask_pool import DaskPool, open_pool
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lacuna.manifests import sealed
+from lacuna.artifacts.manifests import sealed
 
 
 def write_forged(path: Path, content: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ from .pruning import Plac as Plac
 from .pruning import Random as Random
 from .pruning import Reverse as Reverse
 from .pruning import prune_store as prune_store
-from .analysis import choose_pruning as choose_pruning
+from .fitting import choose_pruning as choose_pruning
 
 # Combiners, gate and calibration
 from .combiners import Adaptive as Adaptive

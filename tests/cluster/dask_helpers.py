@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lacuna.dask_pool import DaskPool
-from lacuna.files import sha256_of
+from lacuna.artifacts.files import sha256_of
+from lacuna.workers.dask_pool import DaskPool
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -16,7 +16,6 @@ import pytest
 
 from cluster.dask_helpers import hashes, killing
 from lacuna.corpora import read_corpus
-from lacuna.dask_pool import DaskPool, open_pool
 from lacuna.datastore import build_store, open_store, verify_store
 from lacuna.errors import ModelError
 from lacuna.index import build_index, measure_recall
@@ -24,6 +23,7 @@ from lacuna.margin import Approximate, measure_margin
 from lacuna.models import load_model
 from lacuna.pruning import Merge, Plac, Pruner, prune_store
 from lacuna.translator import Translator, open_memory
+from lacuna.workers.dask_pool import DaskPool, open_pool
 from made_up import make_pairs, write_pairs
 from unit.margin.stores import clustered, make_store
 from unit.models.tiny_models import make_marian

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from lacuna.artifacts.files import sha256_of
 from lacuna.domain import adapt, open_domain
-from lacuna.files import sha256_of
 from lacuna.progress import Silent
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_marian

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from lacuna import files
+from lacuna.artifacts.files import sha256_of
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store, columns, open_store, verify_store
-from lacuna.files import sha256_of
 from lacuna.models import Model, load_model
 from made_up import make_pairs, write_pairs
 from unit.datastore.numpy_model import NumpyModel

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from killed_training import kill_at_step
-from lacuna.files import sha256_of
+from lacuna.artifacts.files import sha256_of
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_marian
 

@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from commands import run_command
-from lacuna.analysis import choose_pruning
 from lacuna.corpora import read_corpus
 from lacuna.domain import Domain, adapt, work_plan
 from lacuna.errors import MissingExtra
 from lacuna.evaluation import evaluate_systems
-from lacuna.fitting import FitVanilla, add_gate, fit_combiner
+from lacuna.fitting import FitVanilla, add_gate, choose_pruning, fit_combiner
 from lacuna.records import SentencePair
 from lacuna.translator import System
 from made_up import make_pairs, write_pairs

@@ -11,7 +11,7 @@ from typing import Any
 from safetensors.torch import load_file
 
 from killed_training import kill_at_step
-from lacuna.files import sha256_of
+from lacuna.artifacts.files import sha256_of
 from made_up import make_pairs, write_pairs
 
 STEPS = 60

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from bad_input import run_refused
+from lacuna.artifacts.locks import work_lock
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store
 from lacuna.index import build_index
-from lacuna.locks import work_lock
 from lacuna.margin import measure_margin
 from lacuna.models import load_model
 from made_up import make_pairs, write_pairs

@@ -1,5 +1,1 @@
-"""Analyses that combine models, memories and scores: pruning choice, knowledge, overviews, and their tables."""
-
-from lacuna.analysis.pruning_choice import PruningChoice, choose_pruning
-
-__all__ = ["PruningChoice", "choose_pruning"]
+"""Overviews of memories."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.artifacts.files import check_unused, write_text
 from lacuna.cli.options import (
     CalibrationFolder,
     DevPairs,
@@ -19,7 +20,6 @@ from lacuna.cli.options import (
 )
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import CalibrationError, SettingError
-from lacuna.files import check_unused, write_text
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -23,11 +23,11 @@ from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
     from lacuna.combiners import Combiner, Gate
-    from lacuna.dask_pool import DaskPool
     from lacuna.decoding import BeamSettings
     from lacuna.explanation.calibration import Calibration
     from lacuna.models import Model
     from lacuna.translator import Memory, Translator
+    from lacuna.workers.dask_pool import DaskPool
 
 
 def with_default(text: str, path: str) -> str:
@@ -225,7 +225,7 @@ class ClusterOptions:
         """
         if not self.given:
             return nullcontext()
-        from lacuna.dask_pool import open_pool
+        from lacuna.workers.dask_pool import open_pool
 
         return open_pool(self.scheduler, self.workers, reads=reads, writes=writes)
 

@@ -22,7 +22,7 @@ from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 
 if TYPE_CHECKING:
-    from lacuna.analysis import PruningChoice
+    from lacuna.fitting import PruningChoice
     from lacuna.pruning import Plac, PruneReport
 
 # The value of --kind for a store without an index.
@@ -104,8 +104,7 @@ def prune(
 
 
 def _choose(memory: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> tuple[PruningChoice, Plac]:
-    from lacuna.analysis import choose_pruning
-    from lacuna.fitting import DevCache, DevSet
+    from lacuna.fitting import DevCache, DevSet, choose_pruning
     from lacuna.translator import open_memory
 
     chosen = DevSet(system.read_pairs(dev, pairs), cache=DevCache())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.artifacts.files import check_unused
 from lacuna.cli.margin import print_histogram
 from lacuna.cli.options import (
     CORPUS_HELP,
@@ -39,7 +40,6 @@ from lacuna.datastore.importing import LOOKED_FOR, StoreImport, import_store, re
 from lacuna.datastore.inspection import measured_margins
 from lacuna.editing import check_receipt
 from lacuna.errors import LacunaWarning, SettingError, StoreError
-from lacuna.files import check_unused
 from lacuna.records import Languages
 
 if TYPE_CHECKING:

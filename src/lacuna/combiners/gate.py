@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from lacuna.artifacts.files import atomic_folder, atomic_path, sha256_of
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.combiners.storage import saving
 from lacuna.errors import CombinerError
-from lacuna.files import atomic_folder, atomic_path, sha256_of
-from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.version import __version__
 
 _HIDDEN = 16

@@ -18,6 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from lacuna.artifacts.files import atomic_folder, atomic_path, check_unused, sha256_of
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Combiner, Neighbors
 from lacuna.combiners.kster import Kster
@@ -25,8 +27,6 @@ from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.vanilla import Vanilla
 from lacuna.datastore import Store
 from lacuna.errors import CombinerError, LacunaError
-from lacuna.files import atomic_folder, atomic_path, check_unused, sha256_of
-from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.version import __version__
 
 # All combiners by name. The init fields of each are its settings.

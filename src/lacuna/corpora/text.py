@@ -16,9 +16,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from lacuna.artifacts.files import atomic_path
 from lacuna.corpora.base import Unit, content_suffix, read_lines
 from lacuna.errors import CorpusError
-from lacuna.files import atomic_path
 from lacuna.records import SentencePair
 
 _SEPARATORS = re.compile(r"\r\n|[\t\n\r]")

@@ -20,6 +20,8 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
+from lacuna.artifacts.files import check_creatable, writing
+from lacuna.artifacts.locks import alone
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, CleaningReport, clean
 from lacuna.datastore.columns import WrittenShard, publish_shard, shard_folder, write_mean
 from lacuna.datastore.decoded_windows import (
@@ -44,8 +46,6 @@ from lacuna.datastore.manifest import (
 from lacuna.datastore.store import Store, open_store
 from lacuna.datastore.windows import CorpusDigest, Window, cut_windows
 from lacuna.errors import LacunaWarning, SettingError, StoreError
-from lacuna.files import check_creatable, writing
-from lacuna.locks import alone
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.version import __version__

@@ -17,10 +17,10 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from lacuna.arrays import save_array
+from lacuna.artifacts.arrays import save_array
+from lacuna.artifacts.files import atomic_path, reading, sync
 from lacuna.datastore.manifest import FileRecord, ShardRecord
 from lacuna.errors import StoreError
-from lacuna.files import atomic_path, reading, sync
 from lacuna.records import Origin, SentencePair
 
 KEYS = "keys"

@@ -18,6 +18,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import reading
 from lacuna.datastore.building import finish
 from lacuna.datastore.columns import (
     COLUMNS,
@@ -34,7 +35,6 @@ from lacuna.datastore.manifest import CorpusRecord, Parent, ShardRecord
 from lacuna.datastore.store import Shard, Store
 from lacuna.datastore.windows import CorpusDigest
 from lacuna.errors import StoreError
-from lacuna.files import reading
 from lacuna.progress import SILENT, Progress
 from lacuna.version import __version__
 from lacuna.workers import Pool, WorkerPool

@@ -15,11 +15,11 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lacuna.artifacts.files import writing
 from lacuna.datastore.columns import WrittenShard, write_shard_files
 from lacuna.datastore.manifest import KeyMaker
 from lacuna.datastore.windows import Encoder, Window, make_batches
 from lacuna.errors import StoreError
-from lacuna.files import writing
 from lacuna.workers import WorkerPool
 
 _Advance = Callable[[int, int], None]  # called with the numbers of pairs and target tokens that were processed

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import reading
+from lacuna.artifacts.manifests import read_object, unsealed
 from lacuna.datastore.columns import map_array, record_of
 from lacuna.datastore.manifest import Manifest
 from lacuna.datastore.store import Store, open_store
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import reading
-from lacuna.manifests import read_object, unsealed
 from lacuna.records import SentencePair
 
 # The knowledge margins, if they were measured: one integer per entry.

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from lacuna.artifacts.files import write_bytes
+from lacuna.artifacts.manifests import Record, sealed, unsealed
 from lacuna.datastore.segments import LOG, MemoryManifest, is_edited, read_memory_manifest
 from lacuna.errors import LacunaWarning, StoreError
-from lacuna.files import write_bytes
-from lacuna.manifests import Record, sealed, unsealed
 
 _LONGEST_LINE = 1024
 

@@ -12,9 +12,9 @@ from typing import Literal, Protocol
 
 from pydantic import Field, JsonValue
 
+from lacuna.artifacts.files import write_text
+from lacuna.artifacts.manifests import Record, read_manifest, sealed
 from lacuna.errors import StoreError
-from lacuna.files import write_text
-from lacuna.manifests import Record, read_manifest, sealed
 from lacuna.records import Languages
 
 FORMAT = 1

@@ -18,11 +18,11 @@ import xxhash
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lacuna.artifacts.files import reading, write_bytes, writing
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.datastore.columns import map_array, record_of
 from lacuna.datastore.manifest import FileRecord, ModelRecord
 from lacuna.errors import StoreError
-from lacuna.files import reading, write_bytes, writing
-from lacuna.manifests import Record, read_manifest, write_sealed
 
 FORMAT = 1
 MEMORY = "memory.json"

@@ -17,6 +17,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import reading, sha256_of
 from lacuna.datastore.columns import (
     COLUMNS,
     KEYS,
@@ -44,7 +45,6 @@ from lacuna.datastore.manifest import (
 )
 from lacuna.datastore.segments import MEMORY, SEGMENTS, MemoryManifest, is_edited, read_forgotten, read_memory_manifest
 from lacuna.errors import LacunaWarning, StoreError
-from lacuna.files import reading, sha256_of
 from lacuna.records import Languages
 
 # Keys from which their variance is estimated.

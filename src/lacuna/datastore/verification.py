@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import reading, sha256_of
+from lacuna.artifacts.manifests import read_object, seal_problem
 from lacuna.datastore.columns import (
     COLUMNS,
     KEYS,
@@ -32,8 +34,6 @@ from lacuna.datastore.manifest import MANIFEST, FileRecord, Manifest, ShardRecor
 from lacuna.datastore.segments import MEMORY, is_edited, read_memory_manifest
 from lacuna.datastore.store import Store, check_size
 from lacuna.errors import StoreError
-from lacuna.files import reading, sha256_of
-from lacuna.manifests import read_object, seal_problem
 from lacuna.progress import SILENT, Progress
 
 _KEYS_AT_ONCE = 8192

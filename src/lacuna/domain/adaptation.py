@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lacuna.artifacts.files import check_creatable, check_unused, sync, write_text, writing
+from lacuna.artifacts.locks import alone
 from lacuna.combiners import load_combiner
 from lacuna.corpora import write_tsv
 from lacuna.datastore import open_store
@@ -37,8 +39,6 @@ from lacuna.domain.manifest import (
 )
 from lacuna.errors import DomainError, LacunaWarning, SettingError
 from lacuna.evaluation import check_target_language
-from lacuna.files import check_creatable, check_unused, sync, write_text, writing
-from lacuna.locks import alone
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lacuna.analysis import choose_pruning
+from lacuna.artifacts.files import write_json
+from lacuna.artifacts.step_cache import StepCache
 from lacuna.combiners import load_combiner, load_gate
 from lacuna.corpora import draw_pairs
 from lacuna.datastore import build_store, open_store
@@ -32,15 +33,13 @@ from lacuna.domain.work_plan import MOST_TRANSLATED, WorkPlan, make_plan
 from lacuna.evaluation import evaluate_systems
 from lacuna.evaluation.scores import LEVEL
 from lacuna.explanation.calibration import read_calibration_manifest
-from lacuna.files import write_json
-from lacuna.fitting import calibrate
+from lacuna.fitting import calibrate, choose_pruning
 from lacuna.index import build_index
 from lacuna.margin import Approximate, measure_margin
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import SentencePair
-from lacuna.step_cache import StepCache
 from lacuna.translator import Memory, System, open_memory
 
 STORE, COMBINER, CALIBRATION = "store", "combiner", "calibration"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lacuna.artifacts.pages import fit_for_html, own_file, page_environment
 from lacuna.domain.manifest import DomainManifest
 from lacuna.evaluation import sentence_gains
-from lacuna.pages import fit_for_html, own_file, page_environment
 from lacuna.progress import duration
 from lacuna.records import SentencePair
 

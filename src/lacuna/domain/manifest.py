@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.errors import DomainError
-from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.version import __version__
 
 FORMAT = 1

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import writing
 from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.datastore.copying import copy_store
@@ -32,7 +33,6 @@ from lacuna.editing.receipts import Receipt, receipt_file
 from lacuna.editing.segment_pruning import SegmentPruning, current_margins
 from lacuna.editing.writer import MemoryWriter, committed, edit_memory
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import writing
 from lacuna.index import build_index, check_kind
 from lacuna.index.kinds import AUTO
 from lacuna.margin.storage import write_margins

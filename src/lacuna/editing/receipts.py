@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from lacuna.artifacts.files import sync_entry, writing
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.columns import line_to_pair
 from lacuna.datastore.log import read_log, utc_now
 from lacuna.datastore.store import Segment
 from lacuna.editing.writer import committed
 from lacuna.errors import StoreError
-from lacuna.files import sync_entry, writing
-from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.records import SentencePair
 
 

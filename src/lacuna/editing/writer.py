@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import sync, writing
+from lacuna.artifacts.locks import LOCK_FILES, write_lock
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.columns import MEAN
 from lacuna.datastore.log import Action, LogEntry, append_log, utc_now
@@ -35,8 +37,6 @@ from lacuna.datastore.segments import (
 )
 from lacuna.datastore.store import join_segments
 from lacuna.errors import LacunaError, LacunaWarning, StoreError
-from lacuna.files import sync, writing
-from lacuna.locks import LOCK_FILES, write_lock
 from lacuna.version import __version__
 
 # What a store has in its own folder, besides the files of an edited memory.

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lacuna.artifacts.files import atomic_folder, check_unused
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.combiners.storage import MemoryRecord, ModelIdentity
 from lacuna.errors import CalibrationError, SettingError
-from lacuna.files import atomic_folder, check_unused
-from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.translator import Memory
 from lacuna.version import __version__
 

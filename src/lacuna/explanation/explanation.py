@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from lacuna.pages import fit_for_html, own_file, page_environment
+from lacuna.artifacts.pages import fit_for_html, own_file, page_environment
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import check_unused
+from lacuna.artifacts.locks import alone
 from lacuna.combiners.storage import MemoryRecord, ModelIdentity
 from lacuna.errors import CalibrationError, CorpusError, SettingError
 from lacuna.explanation.calibration import (
@@ -25,10 +27,8 @@ from lacuna.explanation.calibration import (
     save_calibration,
 )
 from lacuna.explanation.knowledge import MOST_MARGIN, knowledge_of
-from lacuna.files import check_unused
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
-from lacuna.locks import alone
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair

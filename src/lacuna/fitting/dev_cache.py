@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.arrays import save_array
+from lacuna.artifacts.arrays import save_array
+from lacuna.artifacts.files import user_cache
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import LacunaError
-from lacuna.files import user_cache
-from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.models import Model, TeacherForced
 from lacuna.records import SentencePair
 

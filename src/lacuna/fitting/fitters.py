@@ -12,16 +12,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from lacuna.artifacts.files import check_unused
+from lacuna.artifacts.locks import alone
 from lacuna.combiners import SavedCombiner, save_combiner
 from lacuna.combiners.storage import CombinerManifest, MemoryRecord, ModelIdentity
 from lacuna.errors import CombinerError, SettingError
-from lacuna.files import check_unused
 from lacuna.fitting.adaptive import FitAdaptive
 from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.kster import FitKster
 from lacuna.fitting.objective import Fitted
 from lacuna.fitting.vanilla import FitVanilla
-from lacuna.locks import alone
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import check_unused
+from lacuna.artifacts.locks import alone
 from lacuna.combiners import Combiner, SavedCombiner
 from lacuna.combiners.gate import FOLDER as GATE_FOLDER
 from lacuna.combiners.gate import Gate, GateManifest, Regions, gate_features, make_gate_network, save_gate
@@ -22,11 +24,9 @@ from lacuna.combiners.interpolation import gold_probability
 from lacuna.datastore import Store
 from lacuna.errors import CombinerError
 from lacuna.evaluation import check_target_language, evaluate_systems
-from lacuna.files import check_unused
 from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.index.faiss import find_centroids
-from lacuna.locks import alone
 from lacuna.margin import read_margins
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from lacuna.artifacts.files import sha256_of, sync
+from lacuna.artifacts.locks import alone
 from lacuna.errors import IndexingError
-from lacuna.files import sha256_of, sync
 from lacuna.index.base import KeyStore, VectorIndex, check_seed
 from lacuna.index.exact import ExactIndex
 from lacuna.index.faiss import FaissIndex, make_empty, make_index, read_faiss, write_faiss
@@ -32,7 +33,6 @@ from lacuna.index.manifest import (
 )
 from lacuna.index.milvus import MilvusIndex, open_linked
 from lacuna.index.segmented import SegmentedIndex
-from lacuna.locks import alone
 from lacuna.milvus import read_link, remove_link
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import one_thread

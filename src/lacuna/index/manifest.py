@@ -9,11 +9,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from lacuna.artifacts.files import sha256_of
+from lacuna.artifacts.manifests import Record, write_sealed
+from lacuna.artifacts.manifests import read_manifest as read_record
 from lacuna.errors import IndexingError
-from lacuna.files import sha256_of
 from lacuna.index.base import KeyStore
-from lacuna.manifests import Record, write_sealed
-from lacuna.manifests import read_manifest as read_record
 
 FORMAT = 1
 FOLDER = "index"

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lacuna.artifacts.locks import alone
 from lacuna.datastore import Store
 from lacuna.datastore.inspection import margin_histogram
 from lacuna.errors import StoreError
 from lacuna.index.distances import CenteredVectors
-from lacuna.locks import alone
 from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
 from lacuna.margin.edited import follow_edits
 from lacuna.margin.exact import BlockComparison, Found, Questions, Saver, Wanted, answer

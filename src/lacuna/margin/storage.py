@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lacuna.arrays import save_array
+from lacuna.artifacts.arrays import save_array
+from lacuna.artifacts.files import atomic_path, reading, writing
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.datastore import Store
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.inspection import measured_rows
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_path, reading, writing
-from lacuna.manifests import Record, read_manifest, write_sealed
 
 FORMAT = 1
 FOLDER = "margin"

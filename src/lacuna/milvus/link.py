@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.errors import IndexingError
-from lacuna.manifests import Record, read_manifest, write_sealed
 from lacuna.milvus.address import MilvusAddress
 from lacuna.milvus.collection_kind import CollectionKind
 

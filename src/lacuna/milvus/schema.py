@@ -16,11 +16,11 @@ import xxhash
 from numpy.typing import NDArray
 from pydantic import Field
 
+from lacuna.artifacts.manifests import Record
 from lacuna.datastore import Store
 from lacuna.datastore.columns import pair_to_line
 from lacuna.datastore.manifest import ModelRecord
 from lacuna.errors import StoreError
-from lacuna.manifests import Record
 from lacuna.milvus.collection_kind import CollectionKind
 from lacuna.records import SentencePair
 

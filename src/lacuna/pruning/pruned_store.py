@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.artifacts.files import atomic_folder, check_unused, writing
+from lacuna.artifacts.locks import alone
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.copying import copy_store
 from lacuna.datastore.manifest import Parent
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_folder, check_unused, writing
 from lacuna.index import VectorIndex, build_index, check_kind, open_index
 from lacuna.index.base import check_seed
 from lacuna.index.distances import leave_self_out
 from lacuna.index.kinds import AUTO
-from lacuna.locks import alone
 from lacuna.margin import Margins, read_margins
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning.base import Group, Pruner

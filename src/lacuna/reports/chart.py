@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lacuna.analysis.tables import Cell, Column, Plot, Table, format_cell
 from lacuna.errors import ReportError
+from lacuna.reproduction.tables import Cell, Column, Plot, Table, format_cell
 
 # Numbers on x whose gaps grow to this multiple of the first gap are spaced evenly.
 _CROWDED = 4

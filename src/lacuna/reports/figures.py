@@ -10,10 +10,10 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from lacuna.analysis.tables import Column, Plot, Table
 from lacuna.errors import needs_extra
 from lacuna.reports.chart import Chart, chart_of
 from lacuna.reports.svg import finish
+from lacuna.reproduction.tables import Column, Plot, Table
 
 with needs_extra("reports", "drawing figures"):
     import matplotlib as mpl

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from lacuna.analysis.tables import CLOSE, OPEN, Column, Table, format_cell
-from lacuna.files import atomic_path, write_text
-from lacuna.pages import fit_for_html, own_file, page_environment
+from lacuna.artifacts.files import atomic_path, write_text
+from lacuna.artifacts.pages import fit_for_html, own_file, page_environment
 from lacuna.progress import duration
 from lacuna.reports.record import ExperimentResults, read_results
+from lacuna.reproduction.tables import CLOSE, OPEN, Column, Table, format_cell
 
 if TYPE_CHECKING:
     from lacuna.reports.figures import Figure

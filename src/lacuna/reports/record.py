@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from lacuna.analysis.tables import Table, read_table
+from lacuna.artifacts.manifests import Record, read_manifest
 from lacuna.errors import ReportError
-from lacuna.manifests import Record, read_manifest
+from lacuna.reproduction.tables import Table, read_table
 
 FORMAT = 1
 RECORD = "experiment.json"

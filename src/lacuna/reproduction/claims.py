@@ -11,9 +11,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal
 
-from lacuna.analysis.tables import Table
 from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, ComparisonResults
 from lacuna.reproduction.paper_tables import TITLES, bleus
+from lacuna.reproduction.tables import Table
 
 Verdict = Literal["holds", "within noise", "does not hold", "not measured"]
 
@@ -44,7 +44,7 @@ class CheckedClaim:
 def check_claims(results: ComparisonResults, accuracy: Table, unknown_below_four: float) -> list[CheckedClaim]:
     """Check the paper's claims against the measured figures.
 
-    :param accuracy: From :func:`~lacuna.analysis.knowledge_tables.accuracy_by_margin`.
+    :param accuracy: From :func:`~lacuna.reproduction.knowledge_tables.accuracy_by_margin`.
     :param unknown_below_four: Share of the unknown entries with a margin of 0 to 4.
     """
     return [

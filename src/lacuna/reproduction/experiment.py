@@ -14,13 +14,13 @@ import xxhash
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from lacuna.analysis.paper import paper_of
 from lacuna.corpora import BILINGUAL_SUFFIXES, CleaningReport, clean, draw_pairs, read_corpus
 from lacuna.corpora.base import COMPRESSIONS
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.errors import CorpusError, LacunaError, SettingError
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
+from lacuna.reproduction.paper import paper_of
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]

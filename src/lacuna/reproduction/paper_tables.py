@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
-from lacuna.analysis.paper import BASE as PAPER_BASE
-from lacuna.analysis.paper import FINETUNED, PaperDomain, PaperScore
-from lacuna.analysis.tables import Cell, Column, Plot, Table
 from lacuna.evaluation.scores import LEVEL
 from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, ComparisonResults, SystemResult
 from lacuna.reproduction.experiment import Experiment, Sentences
+from lacuna.reproduction.paper import BASE as PAPER_BASE
+from lacuna.reproduction.paper import FINETUNED, PaperDomain, PaperScore
+from lacuna.reproduction.tables import Cell, Column, Plot, Table
 
 TITLES = {
     "base": "Base",

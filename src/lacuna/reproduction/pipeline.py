@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from lacuna.analysis.cases import corpus_cases, neighbor_case
-from lacuna.analysis.knowledge_tables import accuracy_by_margin, index_sizes, known_statistics, margin_distribution
-from lacuna.analysis.paper import paper_of
-from lacuna.analysis.tables import Table, write_table
-from lacuna.files import write_json
-from lacuna.locks import alone
+from lacuna.artifacts.files import write_json
+from lacuna.artifacts.locks import alone
+from lacuna.artifacts.step_cache import CachedStep, StepCache
 from lacuna.margin import read_margins
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
+from lacuna.reproduction.cases import corpus_cases, neighbor_case
 from lacuna.reproduction.claims import CheckedClaim, check_claims
 from lacuna.reproduction.comparison import REVERSE, WHOLE, Comparison, ComparisonResults
 from lacuna.reproduction.experiment import Experiment, read_sentences
+from lacuna.reproduction.knowledge_tables import accuracy_by_margin, index_sizes, known_statistics, margin_distribution
+from lacuna.reproduction.paper import paper_of
 from lacuna.reproduction.paper_tables import (
     by_k_table,
     curve_table,
@@ -40,7 +40,7 @@ from lacuna.reproduction.paper_tables import (
     variants_table,
 )
 from lacuna.reproduction.systems import CachedMemory, ExperimentSteps
-from lacuna.step_cache import CachedStep, StepCache
+from lacuna.reproduction.tables import Table, write_table
 from lacuna.translator import Memory, open_memory
 from lacuna.version import __version__
 from lacuna.workers import Pool

@@ -13,14 +13,14 @@ from typing import Any
 
 import xxhash
 
-from lacuna.analysis import choose_pruning
+from lacuna.artifacts.files import write_json
+from lacuna.artifacts.step_cache import CachedStep, StepCache, settings_as_json
 from lacuna.combiners import load_combiner
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import IndexingError
 from lacuna.evaluation import CometScorer, RunsDifference, TermAccuracy, compare_runs, evaluate_systems, term_accuracy
-from lacuna.files import write_json
-from lacuna.fitting import DevSet, Fitter, fit_combiner
+from lacuna.fitting import DevSet, Fitter, choose_pruning, fit_combiner
 from lacuna.index import build_index
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Approximate, measure_margin
@@ -30,7 +30,6 @@ from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
 from lacuna.records import Languages
 from lacuna.reproduction.experiment import Experiment, FinetuneMethod, Sentences
-from lacuna.step_cache import CachedStep, StepCache, settings_as_json
 from lacuna.translator import System, open_memory
 from lacuna.workers import Pool
 

@@ -20,10 +20,10 @@ from pathlib import Path, PurePath
 from threading import Lock
 from typing import Any, BinaryIO, Literal
 
+from lacuna.artifacts.files import write_json
 from lacuna.documents import DocumentSettings, DocumentTranslator, format_of
 from lacuna.documents.base import DocumentSegment
 from lacuna.errors import LacunaError, NotFoundError
-from lacuna.files import write_json
 from lacuna.records import Languages
 from lacuna.serving.engine import TranslationOptions
 from lacuna.serving.limits import Overloaded, RequestError

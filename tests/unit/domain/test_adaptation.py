@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from lacuna.analysis.pruning_choice import PruningChoice, PruningTrial
+from lacuna.artifacts.files import sha256_of
 from lacuna.combiners import Proximity, Vanilla
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store, open_store
 from lacuna.domain import Domain, adapt, adaptation_steps, combiner_choice, open_domain, work_plan
 from lacuna.errors import CorpusError, DomainError, SettingError
 from lacuna.evaluation import evaluate_systems
-from lacuna.files import sha256_of
 from lacuna.fitting import gate
+from lacuna.fitting.pruning_choice import PruningChoice, PruningTrial
 from lacuna.index import build_index
 from lacuna.margin import read_margins
 from lacuna.progress import Silent

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from lacuna.artifacts.files import sync
+from lacuna.artifacts.locks import LOCK_FILES
 from lacuna.datastore import build_store, inspect_store, open_store, verify_store
 from lacuna.datastore.log import append_log
 from lacuna.datastore.segments import LOG, MEMORY
@@ -26,9 +28,7 @@ from lacuna.editing import (
     replace_sentence,
 )
 from lacuna.errors import LacunaWarning, StoreError, UnavailableError
-from lacuna.files import sync
 from lacuna.index import build_index
-from lacuna.locks import LOCK_FILES
 from lacuna.margin import measure_margin
 from lacuna.margin.storage import read_margins
 from lacuna.records import Origin, SentencePair
@@ -163,7 +163,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
 
 MOMENTS = {
     "lock": "lacuna.editing.writer._read_or_start",
-    "manifest": "lacuna.files.sync",
+    "manifest": "lacuna.artifacts.files.sync",
     "build": "lacuna.editing.edits.build_store",
     "index": "lacuna.editing.edits.build_index",
     "log": "lacuna.editing.writer.append_log",
@@ -271,7 +271,7 @@ def unavailable(*arguments: object) -> None:
 
 AFTER = {
     "removing old files": ("lacuna.editing.writer.MemoryWriter.clean", full_disk),
-    "flushing the folder": ("lacuna.files.sync", None),
+    "flushing the folder": ("lacuna.artifacts.files.sync", None),
     "bringing Milvus up to date": ("lacuna.editing.edits.sync_folder", unavailable),
 }
 

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from lacuna.analysis import choose_pruning
-from lacuna.analysis.knowledge_tables import accuracy_by_margin
 from lacuna.datastore import build_store
 from lacuna.errors import CorpusError, LacunaWarning
-from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, calibrate, fit_combiner, tune
+from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, calibrate, choose_pruning, fit_combiner, tune
 from lacuna.fitting.dev_pass import DevBatch
 from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
+from lacuna.reproduction.knowledge_tables import accuracy_by_margin
 from lacuna.translator import Memory, open_memory
 from made_up import make_pairs
 from unit.models.tiny_models import Zoo

@@ -14,10 +14,10 @@ from lacuna.errors import ModelError, StoreError
 from lacuna.index import build_index
 from lacuna.models import Model, load_model
 from lacuna.models.sharing import reopen_model
-from lacuna.task_messages import forget_tasks, open_task, pack_task
 from lacuna.translator import Translator, open_memory
 from lacuna.translator.translator import WINDOW
 from lacuna.workers import WorkerPool
+from lacuna.workers.task_messages import forget_tasks, open_task, pack_task
 from made_up import make_pairs
 from unit.models.tiny_models import make_marian
 

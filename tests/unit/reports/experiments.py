@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lacuna.analysis.tables import Column, Plot, Table, write_table
-from lacuna.files import write_json
+from lacuna.artifacts.files import write_json
+from lacuna.reproduction.tables import Column, Plot, Table, write_table
 
 SHARES = (0.412, 0.586, 0.703, 0.801, 0.874, 0.93)
 

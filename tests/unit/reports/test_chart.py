@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lacuna.analysis.tables import Cell, Column, Plot, Table
 from lacuna.errors import ReportError
 from lacuna.reports.chart import Chart, chart_of
+from lacuna.reproduction.tables import Cell, Column, Plot, Table
 
 
 def chart(plot: Plot, *rows: tuple[Cell, ...], marks: dict[tuple[int, int], str] | None = None) -> Chart:

@@ -11,8 +11,8 @@ import pytest
 from lxml import etree
 from PIL import Image
 
-from lacuna.analysis.tables import Column, Plot, Table
 from lacuna.reports.figures import PALETTE, PAPER, Figure, draw
+from lacuna.reproduction.tables import Column, Plot, Table
 from unit.reports.experiments import ACCURACY, CURVES, SHARES, SIZES
 
 NAMES = {"svg": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}

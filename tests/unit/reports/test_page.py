@@ -12,9 +12,9 @@ from pathlib import Path
 import lxml.html
 import pytest
 
-from lacuna.analysis.tables import Column, Plot, Table
 from lacuna.reports import write_report
 from lacuna.reports.page import duration, flat
+from lacuna.reproduction.tables import Column, Plot, Table
 from unit.reports.experiments import CASES, CURVES, QUALITY, STATISTICS, TABLES, record, write_experiment
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lacuna.analysis.tables import Column, Table
 from lacuna.evaluation import RunsDifference, TermAccuracy
 from lacuna.reproduction.claims import check_claims
 from lacuna.reproduction.comparison import COMPARED, WHOLE, ComparisonResults, SystemResult
+from lacuna.reproduction.tables import Column, Table
 
 BLEU = {"random": 20.0, "cluster": 19.0, "merge": 21.0, "known": 22.0, "plac": 22.0, "reverse": 15.0}
 

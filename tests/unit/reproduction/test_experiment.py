@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lacuna.analysis.paper import paper_of
 from lacuna.errors import SettingError
 from lacuna.reproduction.experiment import read_experiment
+from lacuna.reproduction.paper import paper_of
 
 FILES = sorted((Path(__file__).parents[3] / "experiments").glob("*.yaml"))
 GOOD = "title: T\nlanguages: de-en\ncorpus: {train: a, dev: b, test: c}\n"

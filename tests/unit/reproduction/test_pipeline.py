@@ -13,7 +13,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from lacuna.analysis.tables import Table, read_table
+from lacuna.artifacts.step_cache import StepCache
 from lacuna.cli.reproduce import reproduce as verb
 from lacuna.datastore import open_store
 from lacuna.errors import CorpusError
@@ -26,7 +26,7 @@ from lacuna.reports import write_report
 from lacuna.reproduction import Experiment, Reproduction, reproduce, systems
 from lacuna.reproduction.experiment import read_sentences
 from lacuna.reproduction.systems import ExperimentSteps, PlannedSystem
-from lacuna.step_cache import StepCache
+from lacuna.reproduction.tables import Table, read_table
 from lacuna.workers import WorkerPool
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo

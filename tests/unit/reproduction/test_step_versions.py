@@ -13,13 +13,13 @@ import pytest
 
 import lacuna.domain
 import lacuna.reproduction
+from lacuna.artifacts.step_cache import STEP_VERSIONS
 from lacuna.combiners.storage import CombinerManifest
 from lacuna.datastore.manifest import Manifest
 from lacuna.evaluation import evaluate_systems
 from lacuna.index.manifest import IndexManifest
 from lacuna.margin.storage import MarginManifest
 from lacuna.pruning import PRUNERS, make_pruner
-from lacuna.step_cache import STEP_VERSIONS
 from unit.pruning.tables import Table
 
 # Entries dropped by version 1 of the step "prune", by method: of 30 entries, with ratio 0.2 and seed 3.

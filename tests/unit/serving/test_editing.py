@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from lacuna.artifacts.locks import write_lock
 from lacuna.combiners import Vanilla
 from lacuna.datastore import open_store
 from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log
 from lacuna.errors import SettingError
 from lacuna.explanation.confidence import Scored
-from lacuna.locks import write_lock
 from lacuna.margin import measure_margin
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair

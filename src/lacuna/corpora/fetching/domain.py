@@ -17,6 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import JsonValue
 
+from lacuna.artifacts.files import sha256_of, sync, write_json
+from lacuna.artifacts.locks import alone
+from lacuna.artifacts.manifests import Record, read_manifest
 from lacuna.corpora.cleaning import Cleaning, CleaningReport, clean
 from lacuna.corpora.fetching.messages import count_tokens, fault, is_sentence
 from lacuna.corpora.fetching.registry import Package, Registry, load_registry
@@ -24,9 +27,6 @@ from lacuna.corpora.fetching.wheels import Downloader, default_cache, gather_whe
 from lacuna.corpora.splitting import Split, split_corpus
 from lacuna.corpora.text import write_tsv
 from lacuna.errors import CorpusError, FetchError
-from lacuna.files import sha256_of, sync, write_json
-from lacuna.locks import alone
-from lacuna.manifests import Record, read_manifest
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from lacuna.artifacts.files import sha256_of, user_cache
 from lacuna.corpora.catalogs import LARGEST_CATALOG
 from lacuna.corpora.fetching.messages import LocalizedMessage, read_catalog, tidy
 from lacuna.corpora.fetching.registry import LOCALE, CatalogKind, Package, best_first, canonical
 from lacuna.errors import FetchError
-from lacuna.files import sha256_of, user_cache
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Origin, SentencePair
 

@@ -17,6 +17,8 @@ import xxhash
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
+from lacuna.artifacts.files import atomic_folder, check_unused, writing
+from lacuna.artifacts.locks import alone
 from lacuna.datastore.building import finish
 from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.importing.formats import KNOWN, PREDICTIONS, WEIGHTS, ForeignStore, open_foreign_store
@@ -24,8 +26,6 @@ from lacuna.datastore.importing.sentences import ShardRange, cut_shards
 from lacuna.datastore.manifest import BuildSettings, KeyMaker, Manifest, Parent, ShardRecord, describe_model
 from lacuna.datastore.windows import CorpusDigest
 from lacuna.errors import SettingError, StoreError
-from lacuna.files import atomic_folder, check_unused, writing
-from lacuna.locks import alone
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Origin, SentencePair
 from lacuna.version import __version__

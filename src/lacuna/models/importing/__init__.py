@@ -9,9 +9,9 @@ import shutil
 import zipfile
 from pathlib import Path
 
+from lacuna.artifacts.files import atomic_folder, check_unused
+from lacuna.artifacts.locks import alone
 from lacuna.errors import ModelError
-from lacuna.files import atomic_folder, check_unused
-from lacuna.locks import alone
 from lacuna.models.importing.ctranslate2 import check_package, import_ctranslate2, is_package_folder, unpack
 from lacuna.models.importing.fairseq import import_fairseq
 from lacuna.models.importing.folder import ImportReport, agreed_languages

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import MarianConfig
 
+from lacuna.artifacts.files import write_json
 from lacuna.errors import ModelError
-from lacuna.files import write_json
 from lacuna.models.importing.ct2_file import Variables
 from lacuna.models.importing.target_pieces import covers_target, rebuild_target_pieces
 from lacuna.records import Languages

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from transformers import FSMTConfig
 
+from lacuna.artifacts.files import write_json, write_text
 from lacuna.errors import ModelError
-from lacuna.files import write_json, write_text
 from lacuna.models.importing.folder import ImportReport, agreed_languages, write_weights
 from lacuna.models.importing.unpickling import read_checkpoint_file, state_of
 from lacuna.records import Languages

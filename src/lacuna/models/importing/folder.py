@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForSeq2SeqLM, PreTrainedConfig, PreTrainedModel
 
+from lacuna.artifacts.files import atomic_path, write_json, write_text
 from lacuna.errors import ModelError
-from lacuna.files import atomic_path, write_json, write_text
 from lacuna.records import Languages
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from lacuna.files import atomic_path
+from lacuna.artifacts.files import atomic_path
 
 _PROTOCOL: Any = sentencepiece_model_pb2  # generated code, without types
 # A sentencepiece model of both sides has nearly all tokens of the vocabulary; that of one side about half.

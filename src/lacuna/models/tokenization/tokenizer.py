@@ -15,8 +15,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizer
 
+from lacuna.artifacts.files import atomic_path
 from lacuna.errors import ModelError, SettingError
-from lacuna.files import atomic_path
 from lacuna.models.tokenization.bpe import END, PAD, UNKNOWN, Bpe, join_pieces, learn_vocabulary
 from lacuna.models.tokenization.splitters import WordSplitter, jieba_dictionary, make_splitter, splitter_name
 from lacuna.records import Languages, SentencePair

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.arrays import save_array
+from lacuna.artifacts.arrays import save_array
+from lacuna.artifacts.files import atomic_path
 from lacuna.errors import TrainingError
-from lacuna.files import atomic_path
 from lacuna.models.teacher_forcing import fits_positions
 from lacuna.progress import Progress
 from lacuna.records import SentencePair

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from lacuna.artifacts.files import check_unused, write_json
+from lacuna.artifacts.locks import alone
 from lacuna.errors import TrainingError
-from lacuna.files import check_unused, write_json
-from lacuna.locks import alone
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
 from lacuna.models.training.data import PairSet, encode_pairs, split_pairs

@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from lacuna.artifacts.files import atomic_path, write_text
 from lacuna.errors import TrainingError
-from lacuna.files import atomic_path, write_text
 from lacuna.models.training.data import PairSet, make_batch
 from lacuna.models.training.loss import Network, batch_loss, batch_negative_log_likelihood
 from lacuna.models.training.network import put_weights, trained_weights

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 from transformers.utils.hub import cached_file
 
-from lacuna.files import atomic_folder, atomic_path, sha256_of, write_json
+from lacuna.artifacts.files import atomic_folder, atomic_path, sha256_of, write_json
 from lacuna.models.adapter import Model
 from lacuna.models.loading import quiet_transformers
 from lacuna.models.training.lora import merge_adapters, save_adapter

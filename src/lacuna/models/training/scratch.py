@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from transformers import MarianMTModel
 
+from lacuna.artifacts.files import write_json
+from lacuna.artifacts.locks import alone
 from lacuna.errors import TrainingError
-from lacuna.files import write_json
-from lacuna.locks import alone
 from lacuna.models.training.data import PairSet, encode_pairs, join_pairs, load_tokens, save_tokens, split_pairs
 from lacuna.models.training.loop import AverageLast, TrainingLoop, TrainingRecipe
 from lacuna.models.training.loss import marian_forward

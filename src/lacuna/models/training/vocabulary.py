@@ -17,8 +17,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 import sentencepiece
 
+from lacuna.artifacts.files import atomic_path, write_json
 from lacuna.errors import TrainingError
-from lacuna.files import atomic_path, write_json
 from lacuna.models.tokenization.bpe import END, PAD, require_bpe
 from lacuna.models.tokenization.splitters import require_splitter
 from lacuna.models.tokenization.tokenizer import JOINT, WORDS_FILE, WordBpe, learn_tokenization, read_files

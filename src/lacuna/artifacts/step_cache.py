@@ -1,0 +1,142 @@
+"""Cache of step results on disk. A step runs again only if its inputs or its version change.
+
+The key of a step is a hash of its name, its version and its inputs, which include the keys of the steps before it. A
+changed setting therefore repeats the steps that depend on it and no others. This module does not know what a step does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lacuna.artifacts.files import sha256_of, write_json
+from lacuna.artifacts.manifests import read_object, sealed, unsealed
+from lacuna.errors import LacunaError
+
+# Increase a number when a code change makes the step give another result for the same inputs: other entries kept, other
+# margins, another file format. Results of the old version are then computed again. These numbers are declared because a
+# hash of the source would repeat hours of work after an edited comment, and the version of the package changes too
+# seldom. Variants such as "prune-plac" and "prune-random" share the number of their first word.
+STEP_VERSIONS: Mapping[str, int] = {
+    "store": 2,
+    "index": 1,
+    "margin": 1,
+    "prune": 1,
+    "fit": 1,
+    "finetune": 1,
+    "translate": 1,
+    "score": 1,
+    "compare": 2,
+    "terms": 1,
+    "safe": 1,
+    "accuracy": 1,
+    "neighbors": 1,
+    "plan": 1,
+    "gate": 1,
+    "calibrate": 1,
+}
+
+_DONE = "done.json"
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CachedStep:
+    """A finished step.
+
+    :param key: Hash of name, version and inputs.
+    :param folder: Folder of the results.
+    :param seconds: Run time of the step, in whichever run it was done; after an interruption, of the last part only.
+    """
+
+    name: str
+    key: str
+    folder: Path
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the step as JSON."""
+        return {"name": self.name, "key": self.key, "seconds": self.seconds}
+
+
+class StepCache:
+    """Runs steps in one folder, each of them once.
+
+    :param announce: Called with the name of every step that runs.
+    """
+
+    def __init__(self, folder: Path, announce: Callable[[str], None] = lambda name: None) -> None:
+        self._folder, self._announce = folder, announce
+        self.steps: list[CachedStep] = []
+        self.made: list[str] = []
+
+    def make(
+        self, name: str, inputs: Mapping[str, Any], work: Callable[[Path], None], *, resumes: bool = False
+    ) -> CachedStep:
+        """Return the results of a step; run it if they are missing.
+
+        :param inputs: Everything that decides the results, as JSON.
+        :param work: Writes the results into a folder.
+        :param resumes: ``work`` can continue an interrupted run; otherwise its files are removed first.
+        """
+        key = step_key(name, inputs)
+        folder = self._folder / f"{name}-{key}"
+        if _seconds(folder) is None:
+            if not resumes:
+                shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._announce(name)
+            started = time.monotonic()
+            work(folder)
+            # Written last and atomically: its presence means that the results are complete.
+            content = {"inputs": inputs, "seconds": round(time.monotonic() - started, 1), "files": _hashes(folder)}
+            write_json(folder / _DONE, sealed(content))
+            self.made.append(name)
+        step = CachedStep(name, key, folder, _seconds(folder) or 0.0)
+        if step not in self.steps:
+            self.steps.append(step)
+        return step
+
+    def make_json(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:  # noqa: ANN401 - JSON
+        """Return a step's result that is a JSON value; compute it if it is missing."""
+        step = self.make(name, inputs, lambda folder: write_json(folder / "content.json", compute()))
+        return json.loads((step.folder / "content.json").read_text(encoding="utf-8"))
+
+
+def _seconds(folder: Path) -> float | None:
+    """Return the run time of a finished step; ``None`` if it has no results, or if they are damaged."""
+    try:
+        content = unsealed(read_object(folder / _DONE, LacunaError, missing="not finished", again="run it again"))
+    except LacunaError:
+        return None
+    found = _hashes(folder)
+    # Results of earlier versions have no hashes.
+    if content is None or content.get("files", found) != found or not isinstance(content.get("seconds"), int | float):
+        return None
+    return float(content["seconds"])
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """Return the hashes of the files in a folder. Folders in it are artifacts, which check themselves."""
+    return {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.is_file() and path.name != _DONE}
+
+
+def step_key(name: str, inputs: Mapping[str, Any]) -> str:
+    """Hash everything that decides the results of a step: its name, its version and its inputs.
+
+    :param name: A name of :data:`STEP_VERSIONS`, or one followed by a dash and a variant.
+    """
+    version = STEP_VERSIONS[name.partition("-")[0]]
+    content = json.dumps([name, version, inputs], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]
+
+
+def settings_as_json(settings: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
+    """Return a settings dataclass as step inputs: the name of its class and its fields."""
+    return {"kind": type(settings).__name__, **json.loads(json.dumps(asdict(settings)))}
