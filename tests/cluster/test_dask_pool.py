@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from bad_input import run_refused
 from cluster.dask_helpers import killing, worker_pids
-from lacuna import dask_pool
 from lacuna.errors import ClusterError, LacunaWarning, StoreError
-from lacuna.workers import AHEAD
+from lacuna.workers import AHEAD, dask_pool
 from lacuna.workers.dask_pool import DaskPool, open_pool
 
 pytestmark = pytest.mark.cluster

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lacuna import files
+from lacuna.artifacts import files
 from lacuna.artifacts.files import sha256_of
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store, columns, open_store, verify_store
