@@ -25,6 +25,10 @@ class DocumentError(LacunaError, ValueError):
     """A file that cannot be translated: malformed, of an unknown format or encoding, or too large."""
 
 
+class FormatError(CorpusError, DocumentError):
+    """A file that is not of its format: it can be neither read as a corpus nor translated as a document."""
+
+
 class FetchError(LacunaError):
     """Domain data that cannot be fetched: unknown name, unknown language, download or checksum failure."""
 

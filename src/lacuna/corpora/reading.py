@@ -12,21 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lacuna.corpora.base import COMPRESSIONS, Unit, content_suffix
-from lacuna.corpora.catalogs import read_mo, read_po
-from lacuna.corpora.markup import read_tmx, read_xliff
 from lacuna.corpora.text import read_jsonl, read_plain, read_tsv
+from lacuna.corpora.units import Unit, mo_units, po_units, tmx_units, xliff_units
 from lacuna.errors import CorpusError, LacunaWarning
+from lacuna.formats.files import COMPRESSIONS, content_suffix
 from lacuna.records import Languages, Origin, SentencePair
 
 READERS: dict[str, Callable[[Path, Languages | None], Iterator[Unit]]] = {
     ".tsv": lambda path, _: read_tsv(path),
     ".jsonl": lambda path, _: read_jsonl(path),
-    ".tmx": read_tmx,
-    ".po": read_po,
-    ".mo": read_mo,
-    ".xlf": read_xliff,
-    ".xliff": read_xliff,
+    ".tmx": tmx_units,
+    ".po": po_units,
+    ".mo": mo_units,
+    ".xlf": xliff_units,
+    ".xliff": xliff_units,
 }
 BILINGUAL_SUFFIXES = tuple(READERS)
 
@@ -34,7 +33,7 @@ _ALLOWED = f"{' '.join(BILINGUAL_SUFFIXES)} (each also {' '.join(COMPRESSIONS)})
 
 
 # Files that a report names; the number of the others is enough.
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 @dataclass(slots=True)
@@ -52,7 +51,7 @@ class ReadingReport:
         """Return one sentence about the files that were skipped; an empty string without any."""
         if not self.empty:
             return ""
-        named = ", ".join(self.empty[:_MOST_NAMED]) + (" ..." if len(self.empty) > _MOST_NAMED else "")
+        named = ", ".join(self.empty[:_MAX_NAMED]) + (" ..." if len(self.empty) > _MAX_NAMED else "")
         what = "has no translation and was" if len(self.empty) == 1 else "have no translation and were"
         return f"{len(self.empty):,} of {self.files:,} files {what} skipped: {named}"
 
@@ -127,7 +126,7 @@ def _all_pairs(
         if empty:
             found.empty.append(file.name)
     if len(found.empty) == len(files):
-        names = ", ".join(map(str, sources[:_MOST_NAMED])) + (" ..." if len(sources) > _MOST_NAMED else "")
+        names = ", ".join(map(str, sources[:_MAX_NAMED])) + (" ..." if len(sources) > _MAX_NAMED else "")
         which = "no sentence pair found" if len(files) == 1 else f"none of its {len(files):,} files has a translation"
         raise CorpusError(f"{names}: empty corpus, {which}; name a file with at least one translation")
     if report is None and found.empty:

@@ -15,9 +15,6 @@ from lacuna.corpora.placeholders import ALONE, CLOSING, LAST, OPENING
 from lacuna.errors import DocumentError
 from lacuna.records import Languages
 
-# Bytes of the largest part that is kept in memory at once.
-LARGEST_PART = 16_000_000
-
 
 @dataclass(frozen=True, slots=True)
 class Filled:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import BinaryIO
 
-from lacuna.documents.base import LARGEST_PART, DocumentSegment, Filled
+from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.icu_messages import IcuMessage, parse_message
 from lacuna.errors import DocumentError
+from lacuna.formats.files import MAX_PART_BYTES
 from lacuna.records import Languages
 
 _DEEPEST = 100_000
@@ -108,9 +109,11 @@ def _write(
 
 def _read(file: BinaryIO, name: str) -> tuple[str, str]:
     """Return the text, with its byte order mark, and the encoding."""
-    content = file.read(LARGEST_PART + 1)
-    if len(content) > LARGEST_PART:
-        raise DocumentError(f"{name}: larger than {LARGEST_PART:,} bytes, the largest JSON allowed; split the catalog")
+    content = file.read(MAX_PART_BYTES + 1)
+    if len(content) > MAX_PART_BYTES:
+        raise DocumentError(
+            f"{name}: larger than {MAX_PART_BYTES:,} bytes, the largest JSON allowed; split the catalog"
+        )
     encoding = json.detect_encoding(content).removesuffix("-sig")
     if encoding in ("utf-16", "utf-32"):  # these would drop the mark
         encoding += "-le" if content.startswith(b"\xff\xfe") else "-be"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import BinaryIO
 
-from lacuna.documents.base import LARGEST_PART, DocumentSegment
+from lacuna.documents.base import DocumentSegment
 from lacuna.documents.inline_markup import (
     _WHITE_RUN,
     cut,
@@ -16,9 +16,10 @@ from lacuna.documents.inline_markup import (
     text_pieces,
 )
 from lacuna.errors import DocumentError
+from lacuna.formats.files import MAX_PART_BYTES
 from lacuna.records import Languages
 
-LARGEST_FILE = 64_000_000  # bytes of a file that is read whole because its structure is not bound to lines
+MAX_FILE_BYTES = 64_000_000  # bytes of a file that is read whole because its structure is not bound to lines
 
 _BOMS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -51,13 +52,13 @@ class TextFormat:
 
 def _read_line(reader: io.TextIOWrapper, encoding: str, name: str, number: int) -> str:
     try:
-        line = reader.readline(LARGEST_PART + 1)
+        line = reader.readline(MAX_PART_BYTES + 1)
     except UnicodeDecodeError as error:  # in the block that was read last, of which no line was returned yet
         before = error.object[: error.start].decode(encoding)
         raise _undecodable(error, encoding, name, number + len(_LINE_END.findall(before))) from error
-    if len(line.encode(encoding)) > LARGEST_PART:
+    if len(line.encode(encoding)) > MAX_PART_BYTES:
         raise DocumentError(
-            f"{name}:{number}: the line is longer than {LARGEST_PART:,} bytes, the longest allowed; "
+            f"{name}:{number}: the line is longer than {MAX_PART_BYTES:,} bytes, the longest allowed; "
             "check that the file is text, or break the line"
         )
     _refuse_nul(line, name, number)
@@ -80,10 +81,10 @@ def detect_encoding(start: bytes) -> tuple[str, bytes]:
 
 
 def read_whole(file: BinaryIO, name: str) -> bytes:
-    """Read a file of at most :data:`LARGEST_FILE` bytes."""
-    content = file.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise DocumentError(f"{name}: larger than {LARGEST_FILE:,} bytes, the largest file allowed; split it")
+    """Read a file of at most :data:`MAX_FILE_BYTES` bytes."""
+    content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise DocumentError(f"{name}: larger than {MAX_FILE_BYTES:,} bytes, the largest file allowed; split it")
     return content
 
 

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from gettext import c2py
 
-from lacuna.corpora.base import normalize_language
 from lacuna.corpora.placeholders import same_placeholders
+from lacuna.formats.languages import base_language, normalize_language
 
 _PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,2})\s*;\s*plural\s*=\s*([^;]+)")
 _OFTEN = 5  # above this many numbers in 0 to 1000, msgfmt demands all placeholders of the plural, and so do we
@@ -75,4 +75,4 @@ class Plurals:
 def plural_forms_of(language: str) -> str | None:
     """Return the header field of a language, or of its base language; None if it is not known."""
     code = normalize_language(language)
-    return _BY_LANGUAGE.get(code) or _BY_LANGUAGE.get(re.split("[-@]", code)[0])
+    return _BY_LANGUAGE.get(code) or _BY_LANGUAGE.get(base_language(code))

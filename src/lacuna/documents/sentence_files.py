@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lacuna.corpora import BILINGUAL_SUFFIXES, read_corpus
-from lacuna.corpora.base import content_suffix
 from lacuna.documents.base import DocumentSegment
 from lacuna.documents.file_formats import format_of, is_document
 from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
 from lacuna.errors import CorpusError, SettingError
+from lacuna.formats.files import content_suffix
 from lacuna.models import Model
 from lacuna.translator.streaming import open_lines
 

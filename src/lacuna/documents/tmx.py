@@ -11,17 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from lacuna.corpora.base import language_matches, normalize_language
 from lacuna.documents.base import DocumentSegment, Filled
-from lacuna.documents.xml_codes import Coded, InlineElements
-from lacuna.documents.xml_units import Edit, Node, XmlPart, cut, escape, with_attributes
+from lacuna.documents.xml_codes import Coded, read_coded, read_translation
 from lacuna.errors import DocumentError
+from lacuna.formats.tmx import (
+    CONFIDENCE,
+    INLINE,
+    MAX_NAMED_LANGUAGES,
+    REVIEW,
+    ROOT,
+    UNITS,
+    TmxUnit,
+    language_of,
+    needs_review,
+)
+from lacuna.formats.xml_units import Edit, Node, XmlPart, cut, escape, with_attributes
 from lacuna.records import Languages
-
-_INLINE = InlineElements(spans=frozenset({"hi"}), pairs={"bpt": "ept"})
-# Languages that an error lists; a file with more is unlikely to have a use for the rest.
-_MOST_NAMED = 20
-_CONFIDENCE, _REVIEW = "x-lacuna-confidence", "x-lacuna-review"
 
 
 class TmxFormat:
@@ -36,25 +41,26 @@ class TmxFormat:
         :raises DocumentError: The file is malformed, or none of its units has the source language.
         """
         seen: dict[str, None] = {}  # an ordered set
-        code = found = ""
-        for part in cut(file, name, "tmx", units={"tu"}):
+        code, has_source = "", False
+        for part in cut(file, name, ROOT, UNITS):
             if isinstance(part, bytes):
                 yield part
                 continue
-            variants = _variants(part)
-            if len(seen) < _MOST_NAMED:
-                seen.update(dict.fromkeys(variants))
-            code = code or _find(list(variants), languages.target) or ""
-            found = found or _find(list(variants), languages.source) or ""
-            yield _unit(part, variants, languages, code)
-        if seen and not found:
+            unit = TmxUnit.parse(part.node, name)
+            if len(seen) < MAX_NAMED_LANGUAGES:
+                seen.update(dict.fromkeys(unit.variants))
+            source, target = unit.sides(languages)
+            code = code or (language_of(target) if target is not None else "")
+            has_source = has_source or source is not None
+            yield _segment(part, source, target, code or languages.target.replace("_", "-"))
+        if seen and not has_source:
             raise DocumentError(
                 f"{name}: no unit has {languages.source}; choose from the languages in the file: {', '.join(seen)}"
             )
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _Variants:
     """A unit with text in the source language.
 
     :param piece: The ``<tu>``.
@@ -90,7 +96,7 @@ class _Unit:
 
     def _changed(self, target: Node, translation: Filled) -> Iterator[Edit]:
         for prop in target.children("prop"):
-            if prop.attributes.get("type") in (_CONFIDENCE, _REVIEW):
+            if prop.attributes.get("type") in (CONFIDENCE, REVIEW):
                 yield self.piece.removal(prop)
         segment = target.child("seg")
         if segment is not None:
@@ -112,44 +118,22 @@ class _Unit:
         prop, segment = self.piece.node.sibling_tag("prop"), self.piece.node.sibling_tag("seg")
         written = []
         if translation.confidence is not None:
-            written.append(f'<{prop} type="{_CONFIDENCE}">{translation.confidence:.2f}</{prop}>')
+            written.append(f'<{prop} type="{CONFIDENCE}">{translation.confidence:.2f}</{prop}>')
         if translation.review:
-            written.append(f'<{prop} type="{_REVIEW}">{escape(translation.reason)}</{prop}>')
+            written.append(f'<{prop} type="{REVIEW}">{escape(translation.reason)}</{prop}>')
         return separator.join([*written, f"<{segment}>{self.text.markup(translation.text)}</{segment}>"])
 
 
-def _unit(piece: XmlPart, variants: dict[str, Node], languages: Languages, code: str) -> bytes | DocumentSegment:
-    wanted, present = _find(list(variants), languages.source), _find(list(variants), languages.target)
-    source = variants[wanted].child("seg") if wanted is not None else None
-    if source is None or wanted == present:
+def _segment(piece: XmlPart, source: Node | None, target: Node | None, code: str) -> bytes | DocumentSegment:
+    text_node = source.child("seg") if source is not None else None
+    if text_node is None:
         return piece.raw
-    text = _INLINE.read(piece, source)
+    text = read_coded(INLINE, piece, text_node)
     if not text.has_words:
         return piece.raw
-    target = variants[present] if present is not None else None
-    segment = target.child("seg") if target is not None else None
-    existing = _INLINE.read_like(piece, segment, text) if segment is not None else ""
-    unit = _Unit(piece, source, target, code or languages.target.replace("_", "-"), text, existing)
+    translated = target.child("seg") if target is not None else None
+    existing = read_translation(INLINE, piece, translated, text) if translated is not None else ""
+    unit = _Variants(piece, text_node, target, code, text, existing)
     place = piece.node.attributes.get("tuid") or str(piece.node.line)
-    in_review = target is not None and any(prop.attributes.get("type") == _REVIEW for prop in target.children("prop"))
-    return DocumentSegment(piece.raw, (text.text,), unit.render, (existing,), place, (in_review,))
-
-
-def _variants(piece: XmlPart) -> dict[str, Node]:
-    """Map each language of a unit, as written, to its ``<tuv>``; the first of several counts."""
-    variants: dict[str, Node] = {}
-    for variant in piece.node.children("tuv"):
-        language = variant.attributes.get("xml:lang") or variant.attributes.get("lang")
-        if not language:
-            raise DocumentError(
-                f"{piece.file}:{variant.line}: malformed TMX (a <tuv> without xml:lang); "
-                "name the language of each <tuv>"
-            )
-        variants.setdefault(" ".join(language.split()), variant)
-    return variants
-
-
-def _find(languages: Sequence[str], wanted: str) -> str | None:
-    """Return the language as written that is the one wanted, or else the first regional form of it."""
-    exact = (language for language in languages if normalize_language(language) == normalize_language(wanted))
-    return next(exact, None) or next((language for language in languages if language_matches(wanted, language)), None)
+    unfinished = target is not None and needs_review(target)
+    return DocumentSegment(piece.raw, (text.text,), unit.render, (existing,), place, (unfinished,))

@@ -7,22 +7,27 @@ and leaves them as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
-from lacuna.corpora.base import normalize_language
 from lacuna.documents.base import DocumentSegment, Filled
-from lacuna.documents.xml_codes import Coded, InlineElements
-from lacuna.documents.xml_units import Edit, Node, XmlPart, cut, escape, with_attributes
+from lacuna.documents.xml_codes import Coded, read_coded, read_translation
 from lacuna.errors import DocumentError
+from lacuna.formats.languages import base_language
+from lacuna.formats.xliff import (
+    REVIEW,
+    ROOT,
+    TAGS,
+    UNITS,
+    XliffSegment,
+    XliffUnit,
+    language_attributes,
+    languages_named,
+)
+from lacuna.formats.xml_units import Edit, Node, XmlPart, cut, escape, with_attributes
 from lacuna.records import Languages
-
-_INLINE_1 = InlineElements(spans=frozenset({"g", "mrk"}), pairs={"bpt": "ept", "bx": "ex"})
-_INLINE_2 = InlineElements(spans=frozenset({"pc", "mrk"}), pairs={"sc": "ec", "sm": "em"})
-# The states of XLIFF 1 in which a target is a draft at most, such as a copy of the source.
-_UNFINISHED = frozenset({"new", "needs-translation", "needs-l10n", "needs-adaptation"})
-_REVIEW = "lacuna:needs-review"
 
 
 class XliffFormat:
@@ -36,15 +41,15 @@ class XliffFormat:
 
         :raises DocumentError: The file is malformed, or its languages are others.
         """
-        for part in cut(file, name, "xliff", units={"trans-unit", "unit"}, tags={"xliff", "file"}):
+        for part in cut(file, name, ROOT, UNITS, TAGS):
             if isinstance(part, bytes):
                 yield part
-            elif part.node.name in ("xliff", "file"):
+            elif part.node.name in TAGS:
                 yield _tag(part, languages)
             elif part.node.inherited("translate") == "no":
                 yield part.raw
             else:
-                yield _unit_1(part) if part.node.name == "trans-unit" else _unit_2(part)
+                yield _unit(part)
 
 
 # --- languages -------------------------------------------------------------------------------------------------------
@@ -52,12 +57,10 @@ class XliffFormat:
 
 def _tag(piece: XmlPart, languages: Languages) -> bytes | DocumentSegment:
     """Check the languages that a tag names, and have the target language added if it is missing."""
-    root = piece.node.parent or piece.node
-    is_2 = root.attributes.get("version", "").startswith("2")
-    if is_2 != (piece.node is root):  # <xliff> names the languages in XLIFF 2, and each <file> in XLIFF 1
+    names, named = language_attributes(piece.node), languages_named(piece.node)
+    if names is None or named is None:
         return piece.raw
-    names = ("srcLang", "trgLang") if is_2 else ("source-language", "target-language")
-    source, target = (" ".join(piece.node.attributes.get(name, "").split()) for name in names)
+    source, target = named
     if not (_agree(source, languages.source) and _agree(target, languages.target)):
         raise DocumentError(
             f"{piece.where}: the file is {source or '(not named)'}-{target or '(not named)'}, "
@@ -69,9 +72,8 @@ def _tag(piece: XmlPart, languages: Languages) -> bytes | DocumentSegment:
     return DocumentSegment(piece.raw, (), lambda _: piece.splice([(0, len(piece.raw), added)]))
 
 
-def _agree(found: str, wanted: str) -> bool:
-    base, other = (normalize_language(code).partition("-")[0] for code in (found, wanted))
-    return not base or base == other
+def _agree(given: str, wanted: str) -> bool:
+    return not given or base_language(given) == base_language(wanted)
 
 
 # --- both versions ---------------------------------------------------------------------------------------------------
@@ -101,37 +103,28 @@ class _Slot:
         return filled.text == self.existing
 
 
-@dataclass(frozen=True, slots=True)
-class _TargetState:
-    """What the state of a target says.
-
-    :param is_draft: It is to be translated again.
-    :param unfinished: Someone still has to look at it, whether it is a draft or not.
-    """
-
-    is_draft: bool
-    unfinished: bool
-
-
-def _slot(
-    piece: XmlPart, inline: InlineElements, source: Node, target: Node | None, state: _TargetState, label: str
-) -> _Slot | None:
-    """Return the slot for a text, or None if there is nothing to translate."""
-    text = inline.read(piece, source)
-    if not text.has_words:
-        return None
-    found = "" if target is None else inline.read_like(piece, target, text)
-    unfinished = state.unfinished and bool(found.strip()) and found != text.text
-    return _Slot(source, target, text, "" if state.is_draft else found, unfinished, label)
-
-
-def _segment(
-    piece: XmlPart, slots: Sequence[_Slot], render: Callable[[Sequence[Filled]], bytes]
-) -> bytes | DocumentSegment:
+def _unit(piece: XmlPart) -> bytes | DocumentSegment:
+    unit = XliffUnit.parse(piece.node)
+    found = [_slot(piece, unit, segment) for segment in unit.segments]
+    slots = [slot for slot in found if slot is not None]
+    if not slots:
+        return piece.raw
+    render = _Unit1.of(piece, slots).render if unit.is_1 else partial(_render_2, piece, slots)
     place = piece.node.attributes.get("id") or str(piece.node.line)
     texts, existing = tuple(slot.text.text for slot in slots), tuple(slot.existing for slot in slots)
     unfinished = tuple(slot.unfinished for slot in slots)
-    return DocumentSegment(piece.raw, texts, render, existing, place, unfinished) if slots else piece.raw
+    return DocumentSegment(piece.raw, texts, render, existing, place, unfinished)
+
+
+def _slot(piece: XmlPart, unit: XliffUnit, segment: XliffSegment) -> _Slot | None:
+    """Return the slot for a text, or None if there is nothing to translate."""
+    target, state = segment.target, segment.state
+    text = read_coded(unit.inline, piece, segment.source)
+    if not text.has_words:
+        return None
+    translation = "" if target is None else read_translation(unit.inline, piece, target, text)
+    unfinished = state.unfinished and bool(translation.strip()) and translation != text.text
+    return _Slot(segment.source, target, text, "" if state.is_draft else translation, unfinished, segment.label)
 
 
 def _remark(new: Sequence[tuple[_Slot, Filled]]) -> str:
@@ -158,43 +151,6 @@ def _target_tag(piece: XmlPart, target: Node | None, source: Node, values: dict[
 # --- XLIFF 1 ---------------------------------------------------------------------------------------------------------
 
 
-def _unit_1(piece: XmlPart) -> bytes | DocumentSegment:
-    source, segmented, target = (piece.node.child(name) for name in ("source", "seg-source", "target"))
-    if source is None:
-        return piece.raw
-    named = target.attributes.get("state", "") if target is not None else ""
-    state = _TargetState(named in _UNFINISHED, named == "new" or named.startswith("needs-"))
-    marks = _marks(segmented)
-    targets = {mark.attributes.get("mid"): mark for mark in _marks(target)}
-    slots: list[_Slot | None]
-    if marks and (targets or state.is_draft or target is None or not piece.inside(target).strip()):
-        around = segmented or source
-        slots = []
-        for mark in marks:
-            name = mark.attributes.get("mid")
-            slots.append(_slot(piece, _INLINE_1, mark, targets.get(name), state, name or ""))
-    else:  # not segmented, or translated as a whole
-        around = source
-        slots = [_slot(piece, _INLINE_1, source, target, state, "")]
-    unit = _Unit1(piece, segmented or source, around, target, [slot for slot in slots if slot is not None])
-    return _segment(piece, unit.slots, unit.render)
-
-
-def _marks(node: Node | None) -> list[Node]:
-    """Return the elements that enclose the segments in an element, in order."""
-    marks: list[Node] = []
-    left: list[Node | str] = [node] if node is not None else []
-    while left:
-        item = left.pop()
-        if isinstance(item, str):
-            continue
-        if item.name == "mrk" and item.attributes.get("mtype") == "seg":
-            marks.append(item)
-        else:
-            left += reversed(item.items)
-    return marks
-
-
 @dataclass(frozen=True, slots=True)
 class _Unit1:
     """A ``<trans-unit>``.
@@ -209,7 +165,14 @@ class _Unit1:
     before: Node
     around: Node
     target: Node | None
-    slots: list[_Slot]
+    slots: Sequence[_Slot]
+
+    @classmethod
+    def of(cls, piece: XmlPart, slots: Sequence[_Slot]) -> _Unit1:
+        """Return a unit that has at least one text to translate."""
+        source, first = piece.node.child("source"), slots[0].source
+        before = piece.node.child("seg-source") or first
+        return cls(piece, before, first if first is source else before, piece.node.child("target"), slots)
 
     def render(self, filled: Sequence[Filled]) -> bytes:
         new = [(slot, given) for slot, given in zip(self.slots, filled, strict=True) if not slot.keeps(given)]
@@ -258,20 +221,6 @@ class _Unit1:
 # --- XLIFF 2 ---------------------------------------------------------------------------------------------------------
 
 
-def _unit_2(piece: XmlPart) -> bytes | DocumentSegment:
-    slots = []
-    segments = piece.node.children("segment")
-    for number, segment in enumerate(segments, start=1):
-        source, target = segment.child("source"), segment.child("target")
-        label = (segment.attributes.get("id") or str(number)) if len(segments) > 1 else ""
-        # A target in the state "initial" is a draft, unless we have written it.
-        is_initial, detail = segment.attributes.get("state") == "initial", segment.attributes.get("subState")
-        state = _TargetState(is_initial and detail != _REVIEW, is_initial)
-        slot = _slot(piece, _INLINE_2, source, target, state, label) if source is not None else None
-        slots += [slot] if slot is not None else []
-    return _segment(piece, slots, lambda filled: _render_2(piece, slots, filled))
-
-
 def _render_2(piece: XmlPart, slots: Sequence[_Slot], filled: Sequence[Filled]) -> bytes:
     new = [(slot, given) for slot, given in zip(slots, filled, strict=True) if not slot.keeps(given)]
     edits = [edit for slot, given in new for edit in _edits_2(piece, slot, given)]
@@ -281,7 +230,7 @@ def _render_2(piece: XmlPart, slots: Sequence[_Slot], filled: Sequence[Filled]) 
 def _edits_2(piece: XmlPart, slot: _Slot, filled: Filled) -> Iterator[Edit]:
     segment, target = slot.source.parent, slot.target
     if segment is not None:
-        state, detail = ("initial", _REVIEW) if filled.review else ("translated", None)
+        state, detail = ("initial", REVIEW) if filled.review else ("translated", None)
         yield segment.start, segment.content, piece.start_tag(segment, {"state": state, "subState": detail})
     tag = piece.node.sibling_tag("target")
     written = f"{_target_tag(piece, target, slot.source, {})}{slot.text.markup(filled.text)}</{tag}>"

@@ -2,21 +2,22 @@
 
 Elements that open and close a span belong together and can be checked for nesting; those that overlap with others stand
 alone. A translation that exists gets the codes of its source. Knows no format: which elements are inline is for it to
-say.
+say. Elements that it does not name stand alone, with what is inside them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from lacuna.corpora.placeholders import LAST, OPENING
 from lacuna.documents.base import InlineCodes
-from lacuna.documents.xml_units import Node, XmlPart, escape
 from lacuna.errors import DocumentError
+from lacuna.formats.inline_elements import InlineElements
+from lacuna.formats.xml_units import Node, XmlPart, escape
 
 # What XML counts as white space; a no-break space, for one, is text.
 BLANK = " \t\r\n"
@@ -73,90 +74,81 @@ class Coded:
         return self.codes.restore(self.before + text + self.after, escape)
 
 
-@dataclass(frozen=True, slots=True)
-class InlineElements:
-    """How the inline elements of a format become codes.
+def read_coded(inline: InlineElements, piece: XmlPart, node: Node) -> Coded:
+    """Return the text of an element.
 
-    All others stand alone, with what is inside them: it is markup of the original document, or unknown.
-
-    :param spans: Names of elements with text inside.
-    :param pairs: Names of elements that stand for the start of a span, and of those that stand for its end.
+    :raises DocumentError: It has too many codes.
     """
+    tokens = list(_tokens(inline, piece, node))
+    partners = _partners(tokens)
+    codes = InlineCodes()
+    found: dict[int, str] = {}
+    letters: dict[_CodeToken, list[str]] = {}
+    for number, token in enumerate(tokens):
+        if token.kind is _CodeKind.TEXT:
+            found[number] = token.markup
+            continue
+        with _located(piece):
+            if number in partners:
+                last = partners[number]
+                found[number], found[last] = codes.pair(token.markup, tokens[last].markup)
+            elif number not in found:
+                found[number] = codes.alone(token.markup)
+        letters.setdefault(_identity(token), []).append(found[number])
+    text = "".join(found[number] for number in range(len(tokens)))
+    inner = text.strip(BLANK)
+    start = text.find(inner)
+    return Coded(inner, codes, text[:start], text[start + len(inner) :], letters)
 
-    spans: Set[str]
-    pairs: Mapping[str, str]
 
-    def read(self, piece: XmlPart, node: Node) -> Coded:
-        """Return the text of an element.
+def read_translation(inline: InlineElements, piece: XmlPart, node: Node, source: Coded) -> str:
+    """Return the text of a translation, with the codes of its source.
 
-        :raises DocumentError: It has too many codes.
-        """
-        tokens = list(self._tokens(piece, node))
-        partners = _partners(tokens)
-        codes = InlineCodes()
-        found: dict[int, str] = {}
-        letters: dict[_CodeToken, list[str]] = {}
-        for number, token in enumerate(tokens):
-            if token.kind is _CodeKind.TEXT:
-                found[number] = token.markup
-                continue
-            with _located(piece):
-                if number in partners:
-                    last = partners[number]
-                    found[number], found[last] = codes.pair(token.markup, tokens[last].markup)
-                elif number not in found:
-                    found[number] = codes.alone(token.markup)
-            letters.setdefault(_identity(token), []).append(found[number])
-        text = "".join(found[number] for number in range(len(tokens)))
-        inner = text.strip(BLANK)
-        start = text.find(inner)
-        return Coded(inner, codes, text[:start], text[start + len(inner) :], letters)
+    :raises DocumentError: It has too many codes that the source does not have.
+    """
+    parts = []
+    letters = {token: iter(found) for token, found in source.letters.items()}
+    for token in _tokens(inline, piece, node):
+        if token.kind is _CodeKind.TEXT:
+            parts.append(token.markup)
+            continue
+        with _located(piece):
+            parts.append(next(letters.get(_identity(token), iter(())), None) or source.codes.alone(token.markup))
+    return "".join(parts).strip(BLANK)
 
-    def read_like(self, piece: XmlPart, node: Node, source: Coded) -> str:
-        """Return the text of a translation, with the codes of its source.
 
-        :raises DocumentError: It has too many codes that the source does not have.
-        """
-        parts = []
-        letters = {token: iter(found) for token, found in source.letters.items()}
-        for token in self._tokens(piece, node):
-            if token.kind is _CodeKind.TEXT:
-                parts.append(token.markup)
-                continue
-            with _located(piece):
-                parts.append(next(letters.get(_identity(token), iter(())), None) or source.codes.alone(token.markup))
-        return "".join(parts).strip(BLANK)
+def _tokens(inline: InlineElements, piece: XmlPart, node: Node) -> Iterator[_CodeToken]:
+    around, left = [node], [iter(node.items)]
+    while left:
+        item = next(left[-1], None)
+        if item is None:
+            left.pop()
+            closed = around.pop()
+            if left:
+                yield _CodeToken(_CodeKind.SPAN_END, piece.read(closed.content_end, closed.end), _link(closed))
+        elif isinstance(item, str):
+            # Private-use characters of the document itself, such as icons, are codes as well.
+            for text in filter(None, _PRIVATE.split(item)):
+                yield _CodeToken(_CodeKind.ALONE if _PRIVATE.match(text) else _CodeKind.TEXT, text)
+        elif _is_span(inline, item):
+            yield _CodeToken(_CodeKind.SPAN, piece.read(item.start, item.content), _link(item))
+            around.append(item)
+            left.append(iter(item.items))
+        else:
+            yield _code(inline, piece, item)
 
-    def _tokens(self, piece: XmlPart, node: Node) -> Iterator[_CodeToken]:
-        around, left = [node], [iter(node.items)]
-        while left:
-            item = next(left[-1], None)
-            if item is None:
-                left.pop()
-                closed = around.pop()
-                if left:
-                    yield _CodeToken(_CodeKind.SPAN_END, piece.read(closed.content_end, closed.end), _link(closed))
-            elif isinstance(item, str):
-                # Private-use characters of the document itself, such as icons, are codes as well.
-                for text in filter(None, _PRIVATE.split(item)):
-                    yield _CodeToken(_CodeKind.ALONE if _PRIVATE.match(text) else _CodeKind.TEXT, text)
-            elif self._is_span(item):
-                yield _CodeToken(_CodeKind.SPAN, piece.read(item.start, item.content), _link(item))
-                around.append(item)
-                left.append(iter(item.items))
-            else:
-                yield self._code(piece, item)
 
-    def _is_span(self, node: Node) -> bool:
-        is_protected = node.attributes.get("mtype") == "protected" or node.attributes.get("translate") == "no"
-        return node.name in self.spans and bool(node.items) and not is_protected
+def _is_span(inline: InlineElements, node: Node) -> bool:
+    is_protected = node.attributes.get("mtype") == "protected" or node.attributes.get("translate") == "no"
+    return node.name in inline.spans and bool(node.items) and not is_protected
 
-    def _code(self, piece: XmlPart, node: Node) -> _CodeToken:
-        markup = piece.read(node.start, node.end)
-        name, link = _link(node)
-        if name in self.pairs:
-            return _CodeToken(_CodeKind.OPENING, markup, (self.pairs[name], link))
-        return _CodeToken(_CodeKind.CLOSING if name in self.pairs.values() else _CodeKind.ALONE, markup, (name, link))
+
+def _code(inline: InlineElements, piece: XmlPart, node: Node) -> _CodeToken:
+    markup = piece.read(node.start, node.end)
+    name, link = _link(node)
+    if name in inline.pairs:
+        return _CodeToken(_CodeKind.OPENING, markup, (inline.pairs[name], link))
+    return _CodeToken(_CodeKind.CLOSING if name in inline.pairs.values() else _CodeKind.ALONE, markup, (name, link))
 
 
 def _link(node: Node) -> tuple[str, str]:

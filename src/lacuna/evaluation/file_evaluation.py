@@ -12,11 +12,12 @@ from types import MappingProxyType
 from typing import Protocol
 
 from lacuna.corpora import BILINGUAL_SUFFIXES, read_corpus
-from lacuna.corpora.base import content_suffix, language_matches, read_lines
 from lacuna.errors import EvaluationError, SettingError
 from lacuna.evaluation.comet import SegmentScorer
 from lacuna.evaluation.scores import SystemScore, evaluate_systems
 from lacuna.evaluation.significance import SAMPLES, SEED
+from lacuna.formats.files import content_suffix, read_lines
+from lacuna.formats.languages import language_matches
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Translation
 

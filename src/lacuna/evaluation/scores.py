@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.corpora.base import normalize_language
 from lacuna.errors import EvaluationError, MissingExtra, SettingError
 from lacuna.evaluation.comet import SegmentScorer, SegmentScores
 from lacuna.evaluation.significance import (
@@ -27,6 +26,7 @@ from lacuna.evaluation.significance import (
     resample_sums,
     two_sided_p,
 )
+from lacuna.formats.languages import normalize_language
 from lacuna.progress import SILENT, Progress
 
 if TYPE_CHECKING:

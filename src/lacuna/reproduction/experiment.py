@@ -15,9 +15,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from lacuna.corpora import BILINGUAL_SUFFIXES, CleaningReport, clean, draw_pairs, read_corpus
-from lacuna.corpora.base import COMPRESSIONS
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.errors import CorpusError, LacunaError, SettingError
+from lacuna.formats.files import COMPRESSIONS
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
 from lacuna.reproduction.paper import paper_of

@@ -13,8 +13,8 @@ from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import BinaryIO, Generic, NamedTuple, TypeVar
 
-from lacuna.corpora.base import decode_lines
 from lacuna.errors import CorpusError
+from lacuna.formats.files import decode_lines
 
 Item = TypeVar("Item")
 

@@ -6,17 +6,18 @@ import gzip
 import lzma
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from lacuna.corpora import read_corpus
-from lacuna.corpora.base import LONGEST_LINE
-from lacuna.corpora.catalogs import LARGEST_CATALOG
 from lacuna.errors import CorpusError
+from lacuna.formats.files import MAX_LINE_BYTES
+from lacuna.formats.mo import MAX_CATALOG_BYTES
 from unit.corpora.mo_files import compile_mo
 
-LONG = "x" * (LONGEST_LINE + 1)
+LONG = "x" * (MAX_LINE_BYTES + 1)
 TMX = '<tmx version="1.4"><header srclang="en"/><body>\n<tu><tuv xml:lang="en"><seg>{}</seg></tuv>'
 TMX += '<tuv xml:lang="de"><seg>b</seg></tuv></tu></body></tmx>'
 XLIFF = '<xliff version="1.2"><file source-language="en" target-language="de"><body>\n'
@@ -29,7 +30,7 @@ TOO_LONG = {
     "JSONL": ({"a.jsonl": '{"source": "a", "target": "b"}\n{"source": "' + LONG + '", "target": "b"}\n'}, "a.jsonl:2"),
     "PO line": ({"a.po": f'msgid "a"\nmsgstr "{LONG}"\n'}, "a.po:2"),
     "PO comment": ({"a.po": f'# {LONG}\nmsgid "a"\nmsgstr "b"\n'}, "a.po:1"),
-    "PO continuation lines": ({"a.po": 'msgid "a"\nmsgstr ""\n' + f'"{LONG[:999]}"\n' * 1100}, "a.po:1050"),
+    "PO continuation lines": ({"a.po": 'msgid "a"\nmsgstr ""\n' + f'"{LONG[:999]}"\n' * 1100}, "a.po:1052"),
     "TMX": ({"a.tmx": TMX.format(LONG)}, "a.tmx:2"),
     "XLIFF": ({"a.xlf": XLIFF.format(LONG)}, "a.xlf:2"),
 }
@@ -57,25 +58,52 @@ def test_a_message_of_an_mo_beyond_the_bound_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_line_as_long_as_the_bound_is_read(tmp_path: Path) -> None:
-    source = "x" * (LONGEST_LINE - len("\tb\n"))
+    source = "x" * (MAX_LINE_BYTES - len("\tb\n"))
     (tmp_path / "a.tsv").write_bytes(f"{source}\tb\n".encode())
     assert [pair.source for pair in read_corpus(tmp_path / "a.tsv")] == [source]
 
 
-@pytest.mark.parametrize("name", ["a.po.gz", "a.mo.gz"])
-def test_a_catalog_that_unpacks_beyond_the_bound_is_refused(name: str, tmp_path: Path) -> None:
-    blocks = LARGEST_CATALOG // 2**20 + 1
-    (tmp_path / name).write_bytes(gzip.compress(b"\n" * 2**20) * blocks)
+def test_a_compiled_catalog_that_unpacks_beyond_the_bound_is_refused(tmp_path: Path) -> None:
+    blocks = MAX_CATALOG_BYTES // 2**20 + 1
+    (tmp_path / "a.mo.gz").write_bytes(gzip.compress(b"\n" * 2**20) * blocks)
     with pytest.raises(CorpusError, match=r"larger than 64,000,000 bytes, the largest catalog allowed; split"):
+        list(read_corpus(tmp_path / "a.mo.gz"))
+
+
+ENDLESS = {
+    "a unit": ("a.tmx.gz", b"<tmx><tu>", b"a\n" * 2**19, r"a\.tmx\.gz:1: <tu> has more than 16,000,000 bytes; split"),
+    "elements": (
+        "a.tmx.gz",
+        b"<tmx><tu>",
+        b"<x/>" * 2**18,
+        r"a\.tmx\.gz:1: <tu> has more than 100,000 elements",
+    ),
+    "a comment": ("a.xlf.gz", b"<xliff><!--", b"a" * 2**20, r"a\.xlf\.gz:1: the text, tag or comment has more than 16"),
+    "a message": ("a.po.gz", b"", b"# a\n" * 2**18, r"a\.po\.gz:1: no end of the message within 16,000,000 bytes"),
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_what_never_ends_is_refused(case: str, tmp_path: Path) -> None:
+    name, start, filler, error = ENDLESS[case]
+    (tmp_path / name).write_bytes(gzip.compress(start) + gzip.compress(filler) * 64)
+    with pytest.raises(CorpusError, match=error):
         list(read_corpus(tmp_path / name))
 
 
-@pytest.mark.parametrize("filler", [b"<x/>", b"<!-- comment -->"])
-def test_xml_that_never_ends_a_unit_is_refused(filler: bytes, tmp_path: Path) -> None:
-    members = gzip.compress(b"<tmx>") + gzip.compress(filler * (2**20 // len(filler))) * 64
-    (tmp_path / "a.tmx.gz").write_bytes(members)
-    with pytest.raises(CorpusError, match=r"more than 16,777,216 bytes without the end of a unit; check"):
-        list(read_corpus(tmp_path / "a.tmx.gz"))
+def test_xml_outside_of_units_takes_no_memory(tmp_path: Path) -> None:
+    """Such as the original file, which some tools embed in XLIFF: 32 megabytes of it."""
+    filler = gzip.compress(b"<x/>some text\n" * 2**16) * 36
+    unit = b'<trans-unit id="u"><source>yes</source><target>ja</target></trans-unit></xliff>'
+    (tmp_path / "a.xlf.gz").write_bytes(gzip.compress(b"<xliff>") + filler + gzip.compress(unit))
+    tracemalloc.start()
+    try:
+        pairs = [(pair.source, pair.target) for pair in read_corpus(tmp_path / "a.xlf.gz")]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert pairs == [("yes", "ja")]
+    assert peak < 4_000_000
 
 
 BUILD = """

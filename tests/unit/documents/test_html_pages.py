@@ -210,7 +210,7 @@ def test_errors_are_one_line(content: bytes, expected: str) -> None:
 
 
 def test_the_largest_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.documents.plain_text.LARGEST_FILE", 10)
+    monkeypatch.setattr("lacuna.documents.plain_text.MAX_FILE_BYTES", 10)
     assert problem(b"<p>1234567", HTML) == ""
     assert problem(b"<p>12345678", HTML).startswith("file: larger than 10 bytes")
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.documents.base import LARGEST_PART, DocumentSegment, Filled
+from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.json_messages import JsonFormat
 from lacuna.errors import DocumentError
+from lacuna.formats.files import MAX_PART_BYTES
 from unit.documents.fake_translations import GERMAN, cut, fill, messages, problem, shout
 
 PLAIN = """{
@@ -187,7 +188,7 @@ def test_undecodable_bytes() -> None:
 
 def test_too_large() -> None:
     with pytest.raises(DocumentError, match=r"a\.json: larger than 16,000,000 bytes"):
-        next(JsonFormat().parts(io.BytesIO(b" " * (LARGEST_PART + 1)), "a.json", GERMAN))
+        next(JsonFormat().parts(io.BytesIO(b" " * (MAX_PART_BYTES + 1)), "a.json", GERMAN))
 
 
 def test_too_many_codes() -> None:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.documents.base import LARGEST_PART, Filled
+from lacuna.documents.base import Filled
 from lacuna.documents.inline_markup import InlinePart, Kind, match_pairs, span_of
 from lacuna.documents.plain_text import TextFormat
 from lacuna.errors import DocumentError
+from lacuna.formats.files import MAX_PART_BYTES
 from unit.documents.fake_translations import GERMAN, cut, fill, messages, problem, shout
 
 TEXT = TextFormat()
@@ -60,7 +61,7 @@ def test_a_line_with_more_icons_than_codes_stays() -> None:
         (b"\xff\xfea\0\n\0\0\xd8", "file:2: not UTF-16-LE"),
         (b"\xff\xfea\0\n", "file:1: not UTF-16-LE"),
         (b"fine\nT\0e\0x\0t\0", "file:2: a NUL character"),
-        (b"fine\n" + b"x" * (LARGEST_PART + 1), f"file:2: the line is longer than {LARGEST_PART:,} bytes"),
+        (b"fine\n" + b"x" * (MAX_PART_BYTES + 1), f"file:2: the line is longer than {MAX_PART_BYTES:,} bytes"),
     ],
 )
 def test_errors_are_one_line(content: bytes, expected: str) -> None:
@@ -90,7 +91,7 @@ def test_an_endless_line_is_not_read_to_its_end() -> None:
     file = Endless()
     with pytest.raises(DocumentError, match="longer than"):
         list(TEXT.parts(file, "file", GERMAN))
-    assert file.position < 2 * LARGEST_PART
+    assert file.position < 2 * MAX_PART_BYTES
 
 
 def test_memory_does_not_grow_with_the_file() -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.documents.base import LARGEST_PART, DocumentSegment, Filled
+from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.po import PoFormat
 from lacuna.errors import DocumentError
+from lacuna.formats.files import MAX_PART_BYTES
 from lacuna.records import Languages
 from unit.documents.fake_translations import GERMAN, cut, fill, messages, problem, shout
 
@@ -309,7 +310,7 @@ class _Endless(io.RawIOBase):
 
     def readline(self, size: int | None = -1, /) -> bytes:
         self.read_so_far += len(self.line)
-        assert self.read_so_far < 2 * LARGEST_PART
+        assert self.read_so_far < 2 * MAX_PART_BYTES
         return self.line[:size]
 
 

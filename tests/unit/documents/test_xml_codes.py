@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 
 from lacuna.corpora.placeholders import ALONE, CLOSING, OPENING, is_nested
-from lacuna.documents.xml_codes import InlineElements
+from lacuna.documents.xml_codes import read_coded, read_translation
 from lacuna.errors import DocumentError
+from lacuna.formats.inline_elements import InlineElements
 from unit.documents.xml_files import CONTENT, unit
 
 INLINE = InlineElements(spans=frozenset({"g"}), pairs={"bpt": "ept"})
@@ -40,7 +41,7 @@ def coded(text: str) -> str:
 )
 def test_inline_elements_become_codes(inside: str, expected: str) -> None:
     piece = unit(inside)
-    text = INLINE.read(piece, piece.node)
+    text = read_coded(INLINE, piece, piece.node)
     assert coded(text.text) == expected
     assert text.markup(text.text) == inside
 
@@ -50,14 +51,14 @@ def test_a_translation_has_the_codes_of_its_source() -> None:
         "<s><g id='1'>.</g><x id='2' a=''/><x id='3'/>\ue001</s><t>\ue001<x a='' id='3'/>!<x id='2'/><x id='9'/></t>"
     )
     source, target = piece.node.children("s", "t")
-    text = INLINE.read(piece, source)
+    text = read_coded(INLINE, piece, source)
     assert coded(text.text) == "A.a123"
-    assert coded(INLINE.read_like(piece, target, text)) == "32!14"
+    assert coded(read_translation(INLINE, piece, target, text)) == "32!14"
 
 
 def test_white_space_around_a_text_is_put_back() -> None:
     piece = unit("\n  a\u00a0<x/>\t ")
-    text = INLINE.read(piece, piece.node)
+    text = read_coded(INLINE, piece, piece.node)
     assert (coded(text.text), text.has_words) == ("a\u00a01", True)
     assert text.markup("b & c") == "\n  b &amp; c\t "
 
@@ -65,26 +66,26 @@ def test_white_space_around_a_text_is_put_back() -> None:
 @pytest.mark.parametrize("inside", ["", " \n", "<x/>", " <g> <x/></g>"])
 def test_codes_alone_are_no_words(inside: str) -> None:
     piece = unit(inside)
-    assert not INLINE.read(piece, piece.node).has_words
+    assert not read_coded(INLINE, piece, piece.node).has_words
 
 
 def test_too_many_codes_are_an_error_with_a_place() -> None:
     piece = unit("a<x/>" * 3_000)
     with pytest.raises(DocumentError, match=r"a\.xml:1: more than 2,304 inline codes"):
-        INLINE.read(piece, piece.node)
+        read_coded(INLINE, piece, piece.node)
 
 
 @given(CONTENT)
 def test_the_same_text_gives_the_same_markup(content: str) -> None:
     piece = unit(content)
-    coded = INLINE.read(piece, piece.node)
+    coded = read_coded(INLINE, piece, piece.node)
     assert is_nested(coded.text)
-    assert INLINE.read_like(piece, piece.node, coded) == coded.text
+    assert read_translation(INLINE, piece, piece.node, coded) == coded.text
     again = unit(coded.markup(coded.text))
-    assert INLINE.read(again, again.node).text == coded.text
+    assert read_coded(INLINE, again, again.node).text == coded.text
 
 
 def test_spans_may_nest_as_deep_as_elements() -> None:
     piece = unit("<g>" * 900 + "a" + "</g>" * 900)
-    text = INLINE.read(piece, piece.node)
+    text = read_coded(INLINE, piece, piece.node)
     assert text.markup(text.text) == piece.inside(piece.node)

@@ -7,8 +7,8 @@ from itertools import cycle
 from hypothesis import strategies as st
 
 from lacuna.documents.base import DocumentSegment, Filled, Format
-from lacuna.documents.xml_units import XmlPart, escape
-from lacuna.documents.xml_units import cut as cut_xml
+from lacuna.formats.xml_units import XmlPart, escape
+from lacuna.formats.xml_units import cut as cut_xml
 from lacuna.records import Languages
 from unit.documents.fake_translations import GERMAN, cut, messages
 

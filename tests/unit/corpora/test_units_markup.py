@@ -111,8 +111,14 @@ def test_entities_are_neither_expanded_nor_lost(tmp_path: Path) -> None:
     for definition in ('"boom"', f'SYSTEM "file://{tmp_path}/secret"'):
         doctype = f"<!DOCTYPE tmx [<!ENTITY e {definition}>]>\n"
         path = write(tmp_path / "a.tmx", tmx(("u", [("en", "a &e; b"), ("de", "c")]), doctype=doctype))
-        with pytest.raises(CorpusError, match="uses the entity &e;, and entities are not expanded"):
+        with pytest.raises(CorpusError, match=r"a\.tmx:2: the DOCTYPE declares the entity e, which is not safe"):
             list(read_corpus(path))
+
+
+def test_an_entity_of_a_dtd_is_not_lost(tmp_path: Path) -> None:
+    text = tmx(("u", [("en", "a &nbsp; b"), ("de", "c")]), doctype='<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n')
+    with pytest.raises(CorpusError, match="uses the entity &nbsp;, and entities are not expanded"):
+        list(read_corpus(write(tmp_path / "a.tmx", text)))
 
 
 def test_a_long_tmx_is_read_through(tmp_path: Path) -> None:
@@ -178,8 +184,75 @@ def test_xliff_of_other_languages_is_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("namespace", ["urn:a}b", "}", "{x}y"])
-def test_a_broken_namespace_is_a_line(tmp_path: Path, namespace: str) -> None:
+def test_namespaces_do_not_matter(tmp_path: Path, namespace: str) -> None:
     units = '<trans-unit id="1"><source>yes</source><target>ja</target></trans-unit>'
     text = xliff1(units).replace("urn:oasis:names:tc:xliff:document:1.2", namespace)
-    with pytest.raises(CorpusError, match=r"a\.xlf:1: malformed XLIFF \(xmlns: .* is not a valid URI\); export"):
-        list(read_corpus(write(tmp_path / "a.xlf", text), languages=EN_DE))
+    assert found(read_corpus(write(tmp_path / "a.xlf", text), languages=EN_DE)) == [("yes", "ja", "1")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "encoding", "text"),
+    [
+        ("GBK", "gbk", "你好"),
+        ("Big5", "big5", "你好"),
+        ("Shift_JIS", "shift_jis", "表ソ"),
+        ("EUC-KR", "euc_kr", "한"),
+        ("ISO-2022-JP", "iso2022_jp", "表"),
+        ("windows-1251", "cp1251", "Да"),
+        ("UTF-16", "utf-8-sig", "你"),  # the byte order mark is right, the declaration is not
+        ("UTF-8", "utf-16", "你"),
+        ("UTF-16", "utf-16-be", "你"),
+    ],
+)
+def test_encodings(tmp_path: Path, declared: str, encoding: str, text: str) -> None:
+    declaration = f'version="1.0" encoding="{declared}"?'
+    content = tmx(("u", [("en", "yes"), ("zh", text)])).replace('version="1.0"?', declaration)
+    (tmp_path / "a.tmx").write_bytes(content.encode(encoding))
+    assert found(read_corpus(tmp_path / "a.tmx")) == [("yes", text, "u")]
+
+
+def test_bytes_that_are_not_of_the_encoding_name_the_line(tmp_path: Path) -> None:
+    content = tmx(("u", [("en", "yes"), ("zh", "X")])).replace('version="1.0"?', 'version="1.0" encoding="GBK"?')
+    (tmp_path / "a.tmx").write_bytes(content.encode().replace(b"X", b"\xff"))
+    with pytest.raises(CorpusError, match=r"a\.tmx:3: not GBK \(byte 0xff\); convert"):
+        list(read_corpus(tmp_path / "a.tmx"))
+
+
+# --- what corpora and documents once read differently ----------------------------------------------------------------
+
+
+def test_a_variant_is_no_translation_of_itself(tmp_path: Path) -> None:
+    units = [("a", [("pt-BR", "sim")]), ("b", [("pt", "autocarro"), ("pt-BR", "ônibus")])]
+    path = write(tmp_path / "a.tmx", tmx(*units))
+    assert found(read_corpus(path, languages=Languages("pt", "pt_BR"))) == [("autocarro", "ônibus", "b")]
+
+
+def test_a_machine_translation_to_be_reviewed_is_no_pair(tmp_path: Path) -> None:
+    """As a fuzzy message in PO, or a target in the state needs-review-translation in XLIFF."""
+    text = tmx(("a", [("en", "yes"), ("de", "ja")]), ("b", [("en", "no"), ("de", "nein")]))
+    text = text.replace("<seg>ja", '<prop type="x-lacuna-review">rare words</prop><seg>ja')
+    assert found(read_corpus(write(tmp_path / "a.tmx", text))) == [("no", "nein", "b")]
+
+
+def test_the_first_variant_with_a_segment_counts(tmp_path: Path) -> None:
+    text = tmx(("a", [("en", "yes"), ("de", "ja")])).replace("<tuv xml:lang=", "<tuv xml:lang='de'/><tuv xml:lang=", 1)
+    assert found(read_corpus(write(tmp_path / "a.tmx", text), languages=EN_DE)) == [("yes", "ja", "a")]
+
+
+def test_xliff_1_is_read_segment_by_segment(tmp_path: Path) -> None:
+    mark = '<mrk mtype="seg" mid="{}">{}</mrk>'
+    source = f"<seg-source>{mark.format(0, 'One.')} {mark.format(1, 'Two.')}</seg-source>"
+    unit = f'<trans-unit id="u"><source>One. Two.</source>{source}<target>{{}}</target></trans-unit>'
+    texts = {
+        mark.format(0, "Eins.") + mark.format(1, "Zwei."): [("One.", "Eins.", "u/0"), ("Two.", "Zwei.", "u/1")],
+        mark.format(1, "Zwei."): [("Two.", "Zwei.", "u/1")],
+        "Eins. Zwei.": [("One. Two.", "Eins. Zwei.", "u")],
+    }
+    for target, expected in texts.items():
+        assert found(read_corpus(write(tmp_path / "a.xlf", xliff1(unit.format(target))))) == expected
+
+
+def test_regions_of_xliff_need_not_agree(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.xlf", xliff1(UNITS1, "en", "de-DE"))
+    for languages in (Languages("en_US", "de"), Languages("en", "de_AT")):
+        assert found(read_corpus(path, languages=languages))[0] == ("Press OK", "Drücke OK", "a")

@@ -1,6 +1,6 @@
-"""What all readers share: the unit they yield, opening compressed files, bounds on what a file may hold, languages.
+"""Files of all formats: opening compressed ones, decoding lines, and bounds on what a file may hold.
 
-Knows no file format and no command line.
+Knows no format and no command line.
 """
 
 from __future__ import annotations
@@ -11,32 +11,18 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
-from lacuna.errors import CorpusError
+from lacuna.errors import CorpusError, FormatError
 
 COMPRESSIONS = (".gz", ".xz")
 # Sentences have a few hundred bytes. The bound protects memory: a few kilobytes can unpack to one endless line.
-LONGEST_LINE = 2**20
+MAX_LINE_BYTES = 2**20
+# Bytes of the largest part of a file that is kept in memory at once, such as a unit.
+MAX_PART_BYTES = 16_000_000
 
 _DAMAGED_COMPRESSION = (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError)
-
-
-class Unit(NamedTuple):
-    """One translation as read from a file, before its origin is attached.
-
-    :param source: Text in the source language.
-    :param target: Its translation.
-    :param place: Line number, or the unit's own id.
-    :param tag: The label in the file, if there is one.
-    :param id: The unit's own id in the file, if there is one.
-    """
-
-    source: str
-    target: str
-    place: str
-    tag: str | None = None
-    id: str | None = None
+_PARALLEL_TEXT = "check that the file is parallel text with one sentence per line or unit"
 
 
 def content_suffix(path: Path) -> str:
@@ -87,51 +73,37 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def decode_lines(file: BinaryIO, name: str | Path) -> Iterator[str]:
-    """Yield the lines of an open UTF-8 file without line ends, reading no line beyond :data:`LONGEST_LINE`.
+    """Yield the lines of an open UTF-8 file without line ends, reading no line beyond :data:`MAX_LINE_BYTES`.
 
     :param name: The file, for errors.
     """
     number = 0
-    while raw := file.readline(LONGEST_LINE + 1):
+    while raw := file.readline(MAX_LINE_BYTES + 1):
         number += 1
-        yield decode(name, number, raw).removesuffix("\n").removesuffix("\r")
+        check_length(f"{name}:{number}", "the line", len(raw))
+        yield decode_line(name, number, raw).removesuffix("\n").removesuffix("\r")
 
 
-def decode(name: str | Path, line: int, raw: bytes, encoding: str = "utf-8") -> str:
-    """Decode one line of at most :data:`LONGEST_LINE` bytes.
+def decode_line(name: str | Path, line: int, raw: bytes, encoding: str = "utf-8") -> str:
+    """Decode one line.
 
     :param name: The file, for the error.
     :param line: The line number, for the error.
     """
-    check_length(f"{name}:{line}", "the line", len(raw))
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
-        raise CorpusError(
+        raise FormatError(
             f"{name}:{line}: not {encoding.upper()} (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
             "convert the file, for example with: iconv -t UTF-8"
         ) from error
 
 
-def check_length(where: str, what: str, size: int) -> None:
-    """Refuse a line or text of more than :data:`LONGEST_LINE` bytes or characters.
+def check_length(where: str, what: str, size: int, remedy: str = _PARALLEL_TEXT) -> None:
+    """Refuse a line or text of more than :data:`MAX_LINE_BYTES` bytes or characters.
 
     :param where: File and line, or file and id.
     :param what: The subject of the error, such as ``the line``.
     """
-    if size > LONGEST_LINE:
-        raise CorpusError(
-            f"{where}: {what} is longer than {LONGEST_LINE:,} bytes, the longest allowed; "
-            "check that the file is parallel text with one sentence per line or unit"
-        )
-
-
-def normalize_language(code: str) -> str:
-    """Return one spelling of a language code: ``pt_BR``, ``pt-BR`` and ``PT-br`` become ``pt-br``."""
-    return code.strip().replace("_", "-").lower()
-
-
-def language_matches(wanted: str, found: str) -> bool:
-    """Tell whether a language found in a file is the one wanted or a regional form of it (``de`` takes ``de-AT``)."""
-    wanted, found = normalize_language(wanted), normalize_language(found)
-    return found == wanted or found.startswith(wanted + "-")
+    if size > MAX_LINE_BYTES:
+        raise FormatError(f"{where}: {what} is longer than {MAX_LINE_BYTES:,} bytes, the longest allowed; {remedy}")
