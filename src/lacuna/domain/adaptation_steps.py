@@ -32,7 +32,6 @@ from lacuna.domain.step_progress import StepProgress
 from lacuna.domain.work_plan import MOST_TRANSLATED, WorkPlan, make_plan
 from lacuna.evaluation import evaluate_systems
 from lacuna.evaluation.scores import LEVEL
-from lacuna.explanation.calibration import read_calibration_manifest
 from lacuna.fitting import calibrate, choose_pruning
 from lacuna.index import build_index
 from lacuna.margin import Approximate, measure_margin
@@ -41,6 +40,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import SentencePair
 from lacuna.translator import Memory, System, open_memory
+from lacuna.translator.calibration import read_calibration_manifest
 
 STORE, COMBINER, CALIBRATION = "store", "combiner", "calibration"
 # Larger margins count as this: pruning tries none above, and small bounds take less time.

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from lacuna.artifacts.files import sha256_of
-from lacuna.combiners import Proximity, Vanilla
+from lacuna.combiners import Gate, Proximity, SavedCombiner, Vanilla
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store, open_store
 from lacuna.domain import Domain, adapt, adaptation_steps, combiner_choice, open_domain, work_plan
@@ -26,8 +26,9 @@ from lacuna.index import build_index
 from lacuna.margin import read_margins
 from lacuna.progress import Silent
 from lacuna.pruning import Plac
-from lacuna.translator import Translator, open_memory
+from lacuna.translator import open_memory
 from made_up import make_pairs, write_pairs
+from plain_systems import open_plain
 from unit.models.tiny_models import Zoo
 
 TEXTS = ["Wir sehen drei Hunde.", "Wir sehen neun Fenster und zwei Äpfel."]
@@ -56,6 +57,18 @@ class Count(Silent):
 
     def advance(self, amount: float = 1.0, note: str = "") -> None:
         self.count += 1
+
+
+def combiner_of(domain: Domain) -> SavedCombiner:
+    combiner = domain.system.combiner
+    assert isinstance(combiner, SavedCombiner)
+    return combiner
+
+
+def gate_of(domain: Domain) -> Gate | None:
+    retriever = domain.translator.retriever
+    assert retriever is not None
+    return retriever.gate
 
 
 @pytest.fixture(scope="module")
@@ -107,14 +120,14 @@ def test_the_better_combiner_on_held_out_pairs_is_taken(large: Domain) -> None:
     assert {one.name for one in candidates} == {"vanilla", "adaptive"}
     assert large.manifest.combiner.kind == max(candidates, key=lambda one: one.chrf or 0.0).name
     assert all(one.perplexity < alone.perplexity for one in candidates)
-    assert large.combiner.manifest.combiner == large.manifest.combiner.kind
+    assert combiner_of(large).manifest.combiner == large.manifest.combiner.kind
 
 
 def test_scores_are_those_of_the_test_part(large: Domain) -> None:
     test = list(read_corpus(large.path / "test.tsv"))
     sources = [pair.source for pair in test]
     texts = {
-        "model alone": [one.text for one in Translator(large.model).translate(sources)],
+        "model alone": [one.text for one in open_plain(large.model).translate(sources)],
         "large": [one.text for one in large.translate(sources)],
     }
     expected = [score.bleu.value for score in evaluate_systems([pair.target for pair in test], texts)]
@@ -158,8 +171,8 @@ def test_other_inputs_are_refused_and_nothing_changes(
 def test_thirty_pairs_get_safe_settings(small: Domain) -> None:
     found = small.manifest
     assert (found.pairs.train, found.pairs.dev, found.pairs.test) == (30, 0, 0)
-    assert small.combiner.combiner == Proximity.suited_to(open_store(small.memory))
-    assert small.combiner.manifest.dev_loss is None
+    assert combiner_of(small).combiner == Proximity.suited_to(open_store(small.memory))
+    assert combiner_of(small).manifest.dev_loss is None
     assert (found.scores, found.combiner.candidates, found.calibrated) == ((), (), False)
     assert any("Nothing is fitted" in note for note in found.notes)
     assert any("safe" in note for note in found.notes)
@@ -176,14 +189,14 @@ def test_safe_settings_follow_the_scale_of_the_keys(small: Domain) -> None:
 
 def test_a_single_pair_is_enough(folder: Path, model: Path, tmp_path: Path) -> None:
     one = adapt(write_pairs(tmp_path / "one.tsv", make_pairs(1)), tmp_path / "one", model=model, device="cpu")
-    assert one.combiner.k <= one.manifest.memory.entries
+    assert combiner_of(one).k <= one.manifest.memory.entries
     assert one.translate(TEXTS[:1])[0].text
 
 
 def test_a_few_dev_pairs_fit_nothing_but_a_test_set_is_scored(folder: Path, model: Path, tmp_path: Path) -> None:
     dev, test = (write_pairs(tmp_path / f"{seed}.tsv", make_pairs(9, seed=seed)) for seed in (5, 6))
     domain = adapt(folder / "small.tsv", tmp_path / "new", dev=dev, test=test, model=model, device="cpu")
-    assert domain.combiner.combiner == Proximity.suited_to(open_store(domain.memory))
+    assert combiner_of(domain).combiner == Proximity.suited_to(open_store(domain.memory))
     assert any("9 dev pairs are too few" in note for note in domain.manifest.notes)
     assert len(domain.manifest.scores) == 2
 
@@ -274,13 +287,13 @@ def test_entries_can_be_added_to_the_memory(large: Domain, folder: Path, model: 
     shutil.rmtree(path / "memory")
     build_index(build_store(large.model, make_pairs(900, seed=3), path / "memory"))
     changed = open_domain(path, device="cpu")
-    assert changed.translator.gate is None
+    assert gate_of(changed) is None
     assert changed.translate(TEXTS)[0].text
     assert adapt(folder / "large.tsv", path, model=model, device="cpu").memory == path / "memory"
 
 
 def test_the_gate_is_used_as_long_as_the_memory_is_the_same(large: Domain) -> None:
-    assert (large.translator.gate is not None) == (large.manifest.combiner.searched is not None)
+    assert (gate_of(large) is not None) == (large.manifest.combiner.searched is not None)
 
 
 def test_a_changed_model_is_refused(small: Domain, tmp_path: Path) -> None:
@@ -369,5 +382,5 @@ def test_a_memory_that_can_be_pruned_and_gated(
     assert len(read_margins(store).values) == store.entries
     assert any(note.startswith("PLAC dropped") for note in found.notes)
     assert found.combiner.searched is not None
-    assert domain.translator.gate is not None
+    assert gate_of(domain) is not None
     assert [score.name for score in found.scores] == ["model alone", "new"]
