@@ -13,18 +13,16 @@ from typing import Any
 
 from lacuna.corpora import draw_pairs
 from lacuna.corpora.placeholders import find_placeholders
-from lacuna.domain.combiner_choice import COMPARED
 from lacuna.domain.corpus_parts import LEAST, CorpusParts
 from lacuna.fitting import DevSet
 from lacuna.models import Model
 from lacuna.records import SentencePair
+from lacuna.steps.combiner_choice import COMPARED, MAX_TRANSLATED
 from lacuna.translator import System
 
 # Speeds are measured on more and more pairs until that takes this long. The first pairs do not count: weights are
 # prepared, and kernels compiled.
 _FIRST, _SAMPLES, _ENOUGH_SECONDS = 4, (16, 64, 256), 2.0
-# Dev pairs that are translated to compare memories and gates.
-MOST_TRANSLATED = 500
 # Translating with a memory takes this many times as long as without.
 _WITH_MEMORY = 1.5
 # Number of translations of dev that choosing a ratio, or a gate, takes on average.
@@ -82,7 +80,7 @@ class WorkPlan:
         entries = self.train * self.tokens
         per_pair = 0.0 if self.approximate else _MARGIN_PER_PAIR_OF_ENTRIES * entries
         margin = entries * (_MARGIN_PER_ENTRY + per_pair)
-        reading, translating = self.dev * self.read, min(self.dev, MOST_TRANSLATED) * self.translate * _WITH_MEMORY
+        reading, translating = self.dev * self.read, min(self.dev, MAX_TRANSLATED) * self.translate * _WITH_MEMORY
         steps = {"store": self.train * self.read, "index": entries * _PER_ENTRY, "margin": margin}
         if self.prune:
             steps |= {"safe": reading + _PRUNING_TRIALS * translating, "prune": 2 * entries * _PER_ENTRY + margin}

@@ -17,7 +17,7 @@ from lacuna.artifacts.files import sha256_of
 from lacuna.combiners import Proximity, Vanilla
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store, open_store
-from lacuna.domain import Domain, adapt, adaptation_steps, combiner_choice, open_domain, work_plan
+from lacuna.domain import Domain, adapt, open_domain, work_plan
 from lacuna.errors import CorpusError, DomainError, SettingError
 from lacuna.evaluation import evaluate_systems
 from lacuna.fitting import gate
@@ -26,6 +26,7 @@ from lacuna.index import build_index
 from lacuna.margin import read_margins
 from lacuna.progress import Silent
 from lacuna.pruning import Plac
+from lacuna.steps import cached_steps, combiner_choice
 from lacuna.translator import Translator, open_memory
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
@@ -358,7 +359,7 @@ def test_a_memory_that_can_be_pruned_and_gated(
     choice = PruningChoice(Plac(1), 0.3, Vanilla(), -1.0, 1.1, (trial,), 0)
     monkeypatch.setattr(work_plan, "_LEAST_PRUNED", 0)
     monkeypatch.setattr(work_plan, "_LEAST_GATED", 0)
-    monkeypatch.setattr(adaptation_steps, "choose_pruning", lambda *_, **__: choice)
+    monkeypatch.setattr(cached_steps, "choose_pruning", lambda *_, **__: choice)
     monkeypatch.setattr(combiner_choice, "_MIN_SAVING", -1.0)
     monkeypatch.setattr(gate, "_MIN_P", 0.0)
     domain = adapt(folder / "large.tsv", tmp_path / "new", model=model, device="cpu")
