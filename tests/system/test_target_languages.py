@@ -52,8 +52,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def domain(model: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Domain:
     """A domain whose adaptation has chosen a ratio, a combiner and a gate by BLEU or chrF."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         into = tmp_path_factory.mktemp("domain") / "zh"
         return adapt(corpus, into, model=model, device="cpu")
 

@@ -21,7 +21,7 @@ from lacuna.artifacts.locks import alone
 from lacuna.corpora import write_tsv
 from lacuna.domain.corpus_parts import CorpusParts, read_parts
 from lacuna.domain.decisions import Decisions, dropped_share
-from lacuna.domain.domain_folder import CALIBRATION, COMBINER, MEMORY, Domain
+from lacuna.domain.domain_folder import CALIBRATION, COMBINER, MEMORY, Domain, open_domain
 from lacuna.domain.domain_page import PAGE, DomainExamples, find_examples, render_domain
 from lacuna.domain.manifest import (
     MANIFEST,
@@ -76,7 +76,7 @@ def adapt(
     if budget is not None and not 0 < budget < float("inf"):
         raise SettingError(f"budget: got {budget:g}; allowed is a number of minutes above 0")
     folder, named = Path(into), [corpora] if isinstance(corpora, str | Path) else list(corpora)
-    _check_place(folder)
+    _check_folder(folder)
     loaded = load_model(model, device=device, languages=languages)
     direction = languages or loaded.languages
     check_target_language(loaded.target_language)
@@ -114,7 +114,10 @@ def adapt(
             )
             _run(decisions, parts, folder, request)
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
-    return Domain(folder, read_domain_manifest(folder), loaded)
+    manifest = read_domain_manifest(folder)
+    if manifest.model.name != request.model.name:
+        return open_domain(folder, device=device)  # made with a copy of the model, which must still be there
+    return Domain(folder, manifest, loaded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +216,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _check_place(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
     """Refuse a folder with anything else than a domain, finished or not."""
     names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     if MANIFEST in names or (UNFINISHED in names and names <= {UNFINISHED, *_NAMES}):

@@ -10,7 +10,7 @@ from typing import Any
 
 from lacuna.combiners import load_gate
 from lacuna.corpora import draw_pairs
-from lacuna.domain.corpus_parts import LEAST, CorpusParts, hash_pairs
+from lacuna.domain.corpus_parts import MIN_PART, CorpusParts, hash_pairs
 from lacuna.domain.step_progress import StepProgress
 from lacuna.domain.work_plan import WorkPlan, make_plan
 from lacuna.evaluation.scores import LEVEL
@@ -178,8 +178,8 @@ class Decisions:
     def _explain_safe(self, combiner: CachedCombiner) -> None:
         dev = len(self.sentences["dev"])
         settings = ", ".join(f"{name} {value}" for name, value in combiner.load().manifest.settings.items())
-        if 0 < dev < LEAST:
-            self.notes.append(f"Nothing is fitted: {dev:,} dev pairs are too few (from {LEAST:,} on).")
+        if 0 < dev < MIN_PART:
+            self.notes.append(f"Nothing is fitted: {dev:,} dev pairs are too few (from {MIN_PART:,} on).")
         self.notes.append(f"The combiner is proximity, with settings that are safe for a small memory: {settings}.")
 
 

@@ -180,10 +180,10 @@ def read_experiment(path: str | Path) -> Experiment:
         return Experiment.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
+        name = ".".join(map(str, first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
         got = "" if first["type"] in ("missing", "extra_forbidden", "value_error") else f" (got {first['input']!r})"
-        raise SettingError(f"{path}: {place + ': ' if place else ''}{message}{got}; see docs/reproduce.md") from error
+        raise SettingError(f"{path}: {name + ': ' if name else ''}{message}{got}; see docs/reproduce.md") from error
 
 
 PARTS = ("train", "dev", "test")
@@ -194,10 +194,10 @@ _SEED = 1  # fixed, so that every seed of an experiment uses the same sentences
 class ReadSentences(Sentences):
     """Sentence pairs of a file.
 
-    :param found: Number of pairs in the file, before cleaning and sampling.
+    :param total: Number of pairs in the file, before cleaning and sampling.
     """
 
-    found: int
+    total: int
 
 
 def read_sentences(
@@ -220,19 +220,19 @@ def read_sentences(
     }
 
 
-def as_sentences(pairs: Sequence[SentencePair], found: int | None = None) -> ReadSentences:
+def as_sentences(pairs: Sequence[SentencePair], total: int | None = None) -> ReadSentences:
     """Hash the texts of sentence pairs."""
     digest = xxhash.xxh3_128()
     for pair in pairs:
         digest.update(f"{pair.source}\0{pair.target}\0".encode())
-    return ReadSentences(list(pairs), digest.hexdigest(), len(pairs) if found is None else found)
+    return ReadSentences(list(pairs), digest.hexdigest(), len(pairs) if total is None else total)
 
 
 def draw(sentences: ReadSentences, most: int | None) -> ReadSentences:
     """Draw at most ``most`` pairs, always the same ones, in their original order."""
     if most is None or len(sentences) <= most:
         return sentences
-    return as_sentences(draw_pairs(sentences.pairs, most, _SEED), sentences.found)
+    return as_sentences(draw_pairs(sentences.pairs, most, _SEED), sentences.total)
 
 
 def _read(path: Path, languages: Languages, most: int | None, *, cleaned: bool) -> ReadSentences:

@@ -35,7 +35,7 @@ _STAR = "*: significantly below the whole memory (paired bootstrap, one-sided, p
 def data_table(sentences: Mapping[str, ReadSentences], paper: PaperDomain | None) -> Table:
     """Count the sentence pairs found, the pairs used, and those of the paper."""
     rows: list[tuple[Cell, ...]] = [
-        (part, each.found, len(each), getattr(paper, part) if paper else None) for part, each in sentences.items()
+        (part, each.total, len(each), getattr(paper, part) if paper else None) for part, each in sentences.items()
     ]
     columns = (Column("part"), Column("pairs found", "count"), Column("pairs used", "count"), Column("paper", "count"))
     return Table("data", "Sentence pairs", columns, tuple(rows), paper="Tables 1 and 4")

@@ -122,9 +122,9 @@ def _seconds(folder: Path) -> float | None:
         content = unsealed(read_object(folder / _DONE, LacunaError, missing="not finished", again="run it again"))
     except LacunaError:
         return None
-    found = _hashes(folder)
+    hashes = _hashes(folder)
     # Results of earlier versions have no hashes.
-    if content is None or content.get("files", found) != found or not isinstance(content.get("seconds"), int | float):
+    if content is None or content.get("files", hashes) != hashes or not isinstance(content.get("seconds"), int | float):
         return None
     return float(content["seconds"])
 

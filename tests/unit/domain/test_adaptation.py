@@ -77,8 +77,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def large(folder: Path, model: Path) -> Domain:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         return adapt(folder / "large.tsv", folder / "large", model=model, device="cpu")
 
 
@@ -144,6 +144,16 @@ def test_the_same_call_opens_the_finished_domain(large: Domain, folder: Path, mo
     assert hashes(large.path) == before
 
 
+def test_the_same_call_with_a_copy_of_the_model(folder: Path, model: Path, tmp_path: Path) -> None:
+    first, copy = (shutil.copytree(model, tmp_path / name) for name in ("first", "copy"))
+    adapt(folder / "small.tsv", tmp_path / "new", model=first, device="cpu")
+    again = adapt(folder / "small.tsv", tmp_path / "new", model=copy, device="cpu")
+    assert again.model.name == str(first)
+    shutil.rmtree(first)
+    with pytest.raises(DomainError, match="its model cannot be opened"):
+        adapt(folder / "small.tsv", tmp_path / "new", model=copy, device="cpu")
+
+
 @pytest.mark.parametrize("changed", [{"seed": 2}, {"budget": 5.0}, {"corpora": "other.tsv"}, {"test": "other.tsv"}])
 def test_other_inputs_are_refused_and_nothing_changes(
     changed: dict[str, object], small: Domain, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
@@ -193,8 +203,8 @@ def test_stopped_anywhere_it_resumes_and_ends_the_same(large: Domain, folder: Pa
     """The same files, but for times: figures do not depend on how often the work was stopped."""
     into, again = folder / "stopped" / "large", 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         for report in (2, 7, 20, 60, 150):
             try:
                 adapt(folder / "large.tsv", into, model=model, device="cpu", progress=StopAt(report))
@@ -260,8 +270,8 @@ def test_an_unfinished_domain_does_not_reuse_results_of_other_inputs(folder: Pat
 
 def test_a_budget_leaves_out_and_says_so(folder: Path, model: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         domain = adapt(folder / "large.tsv", tmp_path / "new", model=model, budget=0.05, device="cpu")
     found = domain.manifest
     assert found.budget == 0.05
@@ -357,8 +367,8 @@ def test_a_memory_that_can_be_pruned_and_gated(
     """The tiny model knows nothing, so dev would never allow either: the decisions are made here."""
     trial = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, p_log_p=0.5, bleu=1.0, p_bleu=0.5)
     choice = PruningChoice(Plac(1), 0.3, Vanilla(), -1.0, 1.1, (trial,), 0)
-    monkeypatch.setattr(work_plan, "_LEAST_PRUNED", 0)
-    monkeypatch.setattr(work_plan, "_LEAST_GATED", 0)
+    monkeypatch.setattr(work_plan, "_MIN_PRUNED", 0)
+    monkeypatch.setattr(work_plan, "_MIN_GATED", 0)
     monkeypatch.setattr(cached_steps, "choose_pruning", lambda *_, **__: choice)
     monkeypatch.setattr(combiner_choice, "_MIN_SAVING", -1.0)
     monkeypatch.setattr(gate, "_MIN_P", 0.0)

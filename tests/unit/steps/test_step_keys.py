@@ -115,8 +115,8 @@ def write_parts(folder: Path, train: int) -> None:
 def test_an_adaptation_with_every_step(
     model: str, keys: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work_plan, "_LEAST_PRUNED", 0)
-    monkeypatch.setattr(work_plan, "_LEAST_GATED", 0)
+    monkeypatch.setattr(work_plan, "_MIN_PRUNED", 0)
+    monkeypatch.setattr(work_plan, "_MIN_GATED", 0)
     write_parts(tmp_path, 60)
     adapt("corpus.tsv", "new", dev="dev.tsv", test="test.tsv", model=model, seed=3, device="cpu")
     assert keys == FITTED
