@@ -130,18 +130,20 @@ def open_domain(path: str | Path, *, device: str = "auto", model: Model | None =
     folder = Path(path)
     manifest = read_domain_manifest(folder)
     record = read_system_record(folder, manifest)
-    languages = None if manifest.languages is None else Languages.parse(manifest.languages)
+    made_with = record.model
+    languages = None if made_with.languages is None else Languages.parse(made_with.languages)
+    masked = made_with.mask_placeholders
     try:
-        model = model or load_model(manifest.model.name, device=device, languages=languages)
+        model = model or load_model(made_with.name, device=device, languages=languages, mask_placeholders=masked)
     except ModelError as error:
-        if manifest.model.name is None:
+        if made_with.name is None:
             raise
         raise DomainError(
             f"{folder}: its model cannot be opened ({error}); put it back there, or adapt again"
         ) from error
-    if model.fingerprint != manifest.model.fingerprint:
+    if model.fingerprint != made_with.fingerprint:
         raise DomainError(
             f"{folder}: made with another model than the one that is now at {model.name} (fingerprint "
-            f"{manifest.model.fingerprint[:12]}, not {model.fingerprint[:12]}); put that back, or adapt again"
+            f"{made_with.fingerprint[:12]}, not {model.fingerprint[:12]}); put that back, or adapt again"
         )
     return Domain(folder, manifest, record, model)

@@ -17,7 +17,7 @@ from lacuna.artifacts.files import sha256_of
 from lacuna.combiners import Gate, Proximity, SavedCombiner, Vanilla
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store, open_store
-from lacuna.domain import Domain, adapt, adaptation_steps, combiner_choice, open_domain, work_plan
+from lacuna.domain import Domain, adapt, open_domain, work_plan
 from lacuna.errors import CorpusError, DomainError, SettingError
 from lacuna.evaluation import evaluate_systems
 from lacuna.fitting import gate
@@ -26,6 +26,7 @@ from lacuna.index import build_index
 from lacuna.margin import read_margins
 from lacuna.progress import Silent
 from lacuna.pruning import Plac
+from lacuna.steps import cached_steps, combiner_choice
 from lacuna.translator import open_memory
 from made_up import make_pairs, write_pairs
 from plain_systems import open_plain
@@ -89,8 +90,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def large(folder: Path, model: Path) -> Domain:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         return adapt(folder / "large.tsv", folder / "large", model=model, device="cpu")
 
 
@@ -112,6 +113,20 @@ def test_a_domain_has_everything_that_a_translator_needs(large: Domain) -> None:
     assert len(read_margins(store).values) == store.entries == large.manifest.memory.entries
     assert large.translator.memories[0].name == large.name == "large"
     assert [one.text for one in large.translate(TEXTS)] == [one.text for one in large.translator.translate(TEXTS)]
+
+
+def test_a_domain_says_what_decides_its_translations(large: Domain, small: Domain, tmp_path: Path) -> None:
+    for domain in (large, small):
+        assert domain.record == domain.system.record(domain.path)
+        assert domain.record == open_domain(domain.path).record
+    assert (large.record.memories, large.record.calibration is not None) == (("memory",), large.manifest.calibrated)
+    shutil.copytree(large.path, tmp_path / "large")
+    (tmp_path / "large" / "system.json").unlink()  # as versions before 0.3 wrote it
+    assert open_domain(tmp_path / "large").record == large.record
+    file = tmp_path / "large" / "system.json"
+    file.write_text((large.path / "system.json").read_text().replace('"guard_ends": true', '"guard_ends": false'))
+    with pytest.raises(DomainError, match="edited or damaged"):
+        open_domain(tmp_path / "large")
 
 
 def test_the_better_combiner_on_held_out_pairs_is_taken(large: Domain) -> None:
@@ -154,6 +169,16 @@ def test_the_same_call_opens_the_finished_domain(large: Domain, folder: Path, mo
     again = adapt(folder / "large.tsv", large.path, model=model, device="cpu", progress=StopAt(1))
     assert again.manifest == large.manifest
     assert hashes(large.path) == before
+
+
+def test_the_same_call_with_a_copy_of_the_model(folder: Path, model: Path, tmp_path: Path) -> None:
+    first, copy = (shutil.copytree(model, tmp_path / name) for name in ("first", "copy"))
+    adapt(folder / "small.tsv", tmp_path / "new", model=first, device="cpu")
+    again = adapt(folder / "small.tsv", tmp_path / "new", model=copy, device="cpu")
+    assert again.model.name == str(first)
+    shutil.rmtree(first)
+    with pytest.raises(DomainError, match="its model cannot be opened"):
+        adapt(folder / "small.tsv", tmp_path / "new", model=copy, device="cpu")
 
 
 @pytest.mark.parametrize("changed", [{"seed": 2}, {"budget": 5.0}, {"corpora": "other.tsv"}, {"test": "other.tsv"}])
@@ -205,8 +230,8 @@ def test_stopped_anywhere_it_resumes_and_ends_the_same(large: Domain, folder: Pa
     """The same files, but for times: figures do not depend on how often the work was stopped."""
     into, again = folder / "stopped" / "large", 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         for report in (2, 7, 20, 60, 150):
             try:
                 adapt(folder / "large.tsv", into, model=model, device="cpu", progress=StopAt(report))
@@ -272,8 +297,8 @@ def test_an_unfinished_domain_does_not_reuse_results_of_other_inputs(folder: Pat
 
 def test_a_budget_leaves_out_and_says_so(folder: Path, model: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         domain = adapt(folder / "large.tsv", tmp_path / "new", model=model, budget=0.05, device="cpu")
     found = domain.manifest
     assert found.budget == 0.05
@@ -369,9 +394,9 @@ def test_a_memory_that_can_be_pruned_and_gated(
     """The tiny model knows nothing, so dev would never allow either: the decisions are made here."""
     trial = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, p_log_p=0.5, bleu=1.0, p_bleu=0.5)
     choice = PruningChoice(Plac(1), 0.3, Vanilla(), -1.0, 1.1, (trial,), 0)
-    monkeypatch.setattr(work_plan, "_LEAST_PRUNED", 0)
-    monkeypatch.setattr(work_plan, "_LEAST_GATED", 0)
-    monkeypatch.setattr(adaptation_steps, "choose_pruning", lambda *_, **__: choice)
+    monkeypatch.setattr(work_plan, "_MIN_PRUNED", 0)
+    monkeypatch.setattr(work_plan, "_MIN_GATED", 0)
+    monkeypatch.setattr(cached_steps, "choose_pruning", lambda *_, **__: choice)
     monkeypatch.setattr(combiner_choice, "_MIN_SAVING", -1.0)
     monkeypatch.setattr(gate, "_MIN_P", 0.0)
     domain = adapt(folder / "large.tsv", tmp_path / "new", model=model, device="cpu")
