@@ -25,13 +25,15 @@ def name_options(message: str, verb: str, commands: Mapping[str, Any], arguments
     :param arguments: Those of the command line: a file of the name of a parameter remains what it is.
     """
     own = _options(commands.get(verb))
+    first = _FIRST_NAMES.match(message)
+    if first and first[0] not in arguments:
+        message = re.sub(r"\w+", lambda name: own.get(name[0], name[0]), first[0]) + message[first.end() :]
+    if not _MARKED_NAME.search(message):
+        return message  # without the import of what the options of other verbs are made of
     options: dict[str, str] = {}
     for recommended in _VERB.findall(message):
         options |= _options(commands.get(recommended))
     options |= own
-    first = _FIRST_NAMES.match(message)
-    if first and first[0] not in arguments:
-        message = re.sub(r"\w+", lambda name: own.get(name[0], name[0]), first[0]) + message[first.end() :]
     return _MARKED_NAME.sub(lambda name: options.get(name[1], name[1]), message)
 
 

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import (
-    ClusterOptions,
-    Json,
-    MemoryPath,
-    Threads,
-    expand_bundles,
-    memory_folder,
-    use_threads,
-    with_default,
-)
+from lacuna.cli.commands import with_default
+from lacuna.cli.options import ClusterOptions, Json, MemoryPath, Threads, memory_folder, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.margin.storage import MAX_MARGIN, Approximate
@@ -25,7 +17,6 @@ if TYPE_CHECKING:
     from lacuna.margin import MarginReport
 
 
-@expand_bundles
 def margin(
     memory: MemoryPath,
     cluster: ClusterOptions,

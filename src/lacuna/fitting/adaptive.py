@@ -50,8 +50,8 @@ _TOKENS_AT_ONCE = 4096
 class FitAdaptive:
     """Trains on the dev set, part of which is held out for early stopping.
 
-    :param k: Neighbors per query, a power of 2.
-    :param temperature: Without one, 10, 30 and 100 are tried.
+    :param k: Neighbors per token, a power of two.
+    :param temperature: Divides squared distances; default: the best. 10, 30 and 100 are tried.
     """
 
     name: ClassVar[str] = "adaptive"

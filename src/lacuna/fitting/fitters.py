@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -25,6 +25,7 @@ from lacuna.fitting.vanilla import FitVanilla
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
+from lacuna.strategies import make_strategy
 from lacuna.translator.memory import Memory
 
 
@@ -37,22 +38,12 @@ class Fitter(Protocol):
         """Fit a combiner, with a dev set that is not in the memories."""
 
 
-FITTERS: dict[str, type[FitVanilla | FitAdaptive | FitKster]] = {
-    fitter.name: fitter for fitter in (FitVanilla, FitAdaptive, FitKster)
-}
+FITTERS: dict[str, type[Fitter]] = {fitter.name: fitter for fitter in (FitVanilla, FitAdaptive, FitKster)}
 
 
 def make_fitter(kind: str, **settings: Any) -> Fitter:  # noqa: ANN401 - each kind has its own
     """Make the fitter of this name; settings that are not given have their defaults."""
-    if kind not in FITTERS:
-        raise SettingError(f"combiner: got {kind!r}; allowed: {', '.join(FITTERS)}")
-    allowed = [field.name for field in fields(FITTERS[kind])]
-    for name in settings:
-        if name not in allowed:
-            raise SettingError(
-                f"{name}: got {settings[name]}, but {kind} takes only {', '.join(allowed)}; leave it out"
-            )
-    return FITTERS[kind](**settings)
+    return make_strategy(FITTERS, "combiner", kind, settings)
 
 
 @dataclass(frozen=True, slots=True)

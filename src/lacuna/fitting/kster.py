@@ -46,9 +46,9 @@ _TOKENS_AT_ONCE = 512
 class FitKster:
     """Trains on entries of the memories.
 
-    :param k: Neighbors per query.
-    :param kernel: ``laplacian`` or ``gaussian``.
-    :param entries: Largest number of entries to train on; if there are more, they are drawn at random.
+    :param k: Neighbors per token.
+    :param kernel: laplacian or gaussian.
+    :param entries: Entries to learn from. If the memories have more, they are drawn at random.
     """
 
     name: ClassVar[str] = "kster"

@@ -77,8 +77,8 @@ class GridSearch:
 class FitVanilla:
     """Takes the best setting of the grid, by perplexity of the whole dev set.
 
-    :param k: The only k to try; without it, powers of 2 up to 64.
-    :param temperature: The only temperature to try; without it, 1 to 1000.
+    :param k: Neighbors per token; default: the best. Powers of 2 up to 64 are tried.
+    :param temperature: Divides squared distances; default: the best. 1 to 1000 are tried.
     """
 
     name: ClassVar[str] = "vanilla"

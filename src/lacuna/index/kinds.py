@@ -74,9 +74,9 @@ _DEFAULTS = SearchDefaults()
 class SearchSettings:
     """How an index is searched; settings that do not apply to its kind are None.
 
-    :param nprobe: IVF lists that are read for each query.
-    :param ef_search: Size of the candidate list of an HNSW search.
-    :param rerank: Candidates per neighbor that are re-ranked by better distances; 0 for none.
+    :param nprobe: IVF lists that a search reads (IVF kinds).
+    :param ef_search: Size of the candidate list (HNSW kinds).
+    :param rerank: Candidates per neighbor that are re-ranked by exact distance; 0 for none.
     """
 
     nprobe: int | None = None

@@ -13,6 +13,7 @@ import typer
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from lacuna.cli.commands import add_verb
 from lacuna.cli.evaluate import evaluate
 from lacuna.cli.fit import fit as verb
 from lacuna.combiners import Adaptive, Combiner, Kster, SavedCombiner, Vanilla, load_combiner
@@ -215,7 +216,7 @@ def test_what_cannot_be_fitted_is_refused_before_any_work(
 
 def test_verb(zoo: Zoo, memories: list[Memory], tmp_path: Path) -> None:
     app = typer.Typer()
-    app.command()(verb)
+    add_verb(app, verb)
     dev, into = write_pairs(tmp_path / "dev.tsv", DEV), tmp_path / "combiner"
     options = ["--model", zoo.folder("marian"), "--device", "cpu", "--k", 2, "--into", into]
     options += [word for memory in memories for word in ("--memory", memory.store.path)]
