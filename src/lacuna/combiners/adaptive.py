@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -35,6 +36,7 @@ class Adaptive:
     :param network: Maps :meth:`features` to the logits of the choices.
     """
 
+    name: ClassVar[str] = "adaptive"
     k: int = 8
     temperature: float = 10.0
     network: nn.Sequential = field(init=False, repr=False)

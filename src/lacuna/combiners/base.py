@@ -6,11 +6,12 @@ Token 0 is a token like any other; only -1 stands for a missing neighbor. Knows 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from functools import cache
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
+from torch import nn
 
 from lacuna.errors import SettingError
 
@@ -74,6 +75,20 @@ class Combiner(Protocol):
 
     def mass(self, found: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
+
+
+class SavableCombiner(Combiner, Protocol):
+    """A combiner that can be saved: a frozen dataclass whose init fields are its settings.
+
+    :cvar name: Its name in :data:`lacuna.combiners.COMBINERS`.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    name: ClassVar[str]
+
+    @property
+    def network(self) -> nn.Module | None:
+        """The network whose weights are learned; ``None`` for a combiner that is settings only."""
 
 
 def check_kernel_settings(k: int, knn_weight: float, temperature: float) -> None:

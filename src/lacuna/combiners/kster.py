@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,7 @@ class Kster:
     :param kernel: ``laplacian`` (of distances) or ``gaussian`` (of squared distances).
     """
 
+    name: ClassVar[str] = "kster"
     dimension: int
     k: int = 16
     kernel: str = "laplacian"

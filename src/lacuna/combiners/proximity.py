@@ -7,6 +7,7 @@ most queries harm as much as the few near ones help. Settings only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -29,6 +30,8 @@ class Proximity:
     :param model_distance: Squared distance at which the model counts as much as one neighbor.
     """
 
+    name: ClassVar[str] = "proximity"
+    network: ClassVar[None] = None
     k: int
     knn_weight: float
     temperature: float

@@ -21,7 +21,7 @@ from torch import nn
 from lacuna.artifacts.files import atomic_folder, atomic_path, check_unused, sha256_of
 from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.combiners.adaptive import Adaptive
-from lacuna.combiners.base import Combiner, Neighbors
+from lacuna.combiners.base import Combiner, Neighbors, SavableCombiner
 from lacuna.combiners.kster import Kster
 from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.vanilla import Vanilla
@@ -29,12 +29,8 @@ from lacuna.datastore import Store
 from lacuna.errors import CombinerError, LacunaError
 from lacuna.version import __version__
 
-# All combiners by name. The init fields of each are its settings.
-COMBINERS: dict[str, type[Vanilla | Proximity | Adaptive | Kster]] = {
-    "vanilla": Vanilla,
-    "proximity": Proximity,
-    "adaptive": Adaptive,
-    "kster": Kster,
+COMBINERS: dict[str, type[SavableCombiner]] = {
+    combiner.name: combiner for combiner in (Vanilla, Proximity, Adaptive, Kster)
 }
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -111,7 +107,7 @@ class SavedCombiner:
 
 
 def save_combiner(
-    combiner: Vanilla | Proximity | Adaptive | Kster,
+    combiner: SavableCombiner,
     folder: Path,
     *,
     model: ModelIdentity,
@@ -121,17 +117,16 @@ def save_combiner(
 ) -> SavedCombiner:
     """Write a combiner into a folder that does not exist or is empty."""
     check_unused(folder, CombinerError)
-    name = next(name for name, kind in COMBINERS.items() if isinstance(combiner, kind))
     with saving(folder), atomic_folder(folder) as temporary:
         digest = None
-        if isinstance(combiner, Adaptive | Kster):
+        if combiner.network is not None:
             weights = {name: weight.contiguous().cpu() for name, weight in combiner.network.state_dict().items()}
             with atomic_path(temporary / WEIGHTS) as file:
                 save_file(weights, file)
             digest = sha256_of(temporary / WEIGHTS)
         manifest = CombinerManifest(
-            combiner=name,
-            settings={one.name: getattr(combiner, one.name) for one in fields(combiner) if one.init},
+            combiner=combiner.name,
+            settings={field.name: getattr(combiner, field.name) for field in fields(combiner) if field.init},
             model=model,
             memories=memories,
             dev_loss=dev_loss,
@@ -163,13 +158,13 @@ def load_combiner(path: str | Path) -> SavedCombiner:
         again="copy or fit it again",
     )
     try:
-        combiner = COMBINERS[manifest.combiner](**manifest.settings)  # type: ignore[arg-type]
+        combiner = COMBINERS[manifest.combiner](**manifest.settings)
     except (KeyError, TypeError, LacunaError) as error:
         raise CombinerError(
             f"{folder / MANIFEST}: this version has no combiner {manifest.combiner} with settings {manifest.settings} "
             f"({error}); copy or fit it again"
         ) from error
-    if isinstance(combiner, Adaptive | Kster):
+    if combiner.network is not None:
         _load_weights(combiner.network, folder / WEIGHTS, manifest.weights)
     return SavedCombiner(folder, manifest, combiner)
 

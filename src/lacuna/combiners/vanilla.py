@@ -6,6 +6,7 @@ Settings only: :mod:`lacuna.fitting.vanilla` finds them by a grid search.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -21,6 +22,8 @@ class Vanilla:
     :param temperature: Divides squared distances; larger is flatter.
     """
 
+    name: ClassVar[str] = "vanilla"
+    network: ClassVar[None] = None
     k: int = 8
     knn_weight: float = 0.5
     temperature: float = 10.0

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lacuna.combiners import Adaptive, Kster, Vanilla
-from lacuna.combiners.base import Combiner
+from lacuna.combiners.base import Combiner, SavableCombiner
 from lacuna.combiners.interpolation import Weighing, retrieved_gains
 from lacuna.errors import SettingError
 from lacuna.fitting.token_cache import TokenCache
@@ -37,7 +36,7 @@ class Fitted:
     :param skipped: Dev pairs that were too long for the model and were left out.
     """
 
-    combiner: Vanilla | Adaptive | Kster
+    combiner: SavableCombiner
     perplexity: float
     model_perplexity: float
     collecting: float
