@@ -1,9 +1,9 @@
 """Adaptive kNN-MT (Zheng et al., 2021): a small network chooses the number of neighbors for each query.
 
-The network is that of the original code: a single one, where a later re-implementation has one for the number of
-neighbors and another for the weight. Two defects of the original are fixed. A token with id 0 counts as a value like
-any other. Neighbors beyond a choice get no weight at all; the original multiplies their distances by 1000, which leaves
-them some weight at distance 0.
+:mod:`lacuna.fitting.adaptive` trains it. The network is that of the original code: a single one, where a later
+re-implementation has one for the number of neighbors and another for the weight. Two defects of the original are fixed.
+A token with id 0 counts as a value like any other. Neighbors beyond a choice get no weight at all; the original
+multiplies their distances by 1000, which leaves them some weight at distance 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Adaptive:
     """Assigns a probability to using 0, 1, 2, 4, ..., k neighbors; masses are the expectation over these choices.
 
     The knn_weight of a query is 1 minus the probability of choosing 0. A new combiner has random weights, drawn from
-    torch's global generator; :func:`~lacuna.fitting.adaptive.fit_adaptive` trains them.
+    torch's global generator.
 
     :param k: Neighbors per query, a power of 2.
     :param temperature: Divides squared distances; the same for all choices.

@@ -1,4 +1,4 @@
-"""Decide before each search whether it is worth its time.
+"""The gate decides before each search whether it is worth its time; :mod:`lacuna.fitting.gate` fits it.
 
 Two cheap tests. The beam threshold: a hypothesis with a large score gap hardly ever wins, whatever its neighbors are.
 The predicted gain: a small network estimates how much more probable, in nats, a search would make the right token. Its

@@ -1,6 +1,7 @@
 """KSTER (Jiang et al., 2021): kernel smoothing with a learned bandwidth and a learned weight.
 
-Uses the neighbors' keys as well as their distances, so it reads k keys for every query.
+:mod:`lacuna.fitting.kster` trains it. It uses the neighbors' keys as well as their distances, so it reads k keys for
+every query.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Kster:
     """Weights neighbors by ``softmax(-distance / bandwidth)``; networks compute bandwidth and knn_weight.
 
     Their input is the query and a mean of the neighbors' keys. A new combiner has random weights, drawn from torch's
-    global generator; :func:`~lacuna.fitting.kster.fit_kster` trains them.
+    global generator.
 
     :param dimension: Dimension of the keys.
     :param k: Neighbors per query.

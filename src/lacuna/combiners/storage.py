@@ -26,6 +26,7 @@ from lacuna.combiners.kster import Kster
 from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.vanilla import Vanilla
 from lacuna.datastore import Store
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError, LacunaError
 from lacuna.version import __version__
 
@@ -35,13 +36,6 @@ COMBINERS: dict[str, type[SavableCombiner]] = {
 FORMAT = 1
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
-
-
-class ModelIdentity(Record):
-    """The model that an artifact was fitted to."""
-
-    name: str
-    fingerprint: str
 
 
 class MemoryRecord(Record):

@@ -21,6 +21,7 @@ from lacuna.artifacts.locks import alone
 from lacuna.combiners import load_combiner
 from lacuna.corpora import write_tsv
 from lacuna.datastore import open_store
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.domain.adaptation_steps import AdaptationSteps
 from lacuna.domain.corpus_parts import CorpusParts, read_parts
 from lacuna.domain.domain_folder import CALIBRATION, COMBINER, MEMORY, Domain, open_domain
@@ -31,7 +32,6 @@ from lacuna.domain.manifest import (
     DomainCombiner,
     DomainManifest,
     DomainMemory,
-    DomainModel,
     DomainPairs,
     DomainScore,
     read_domain_manifest,
@@ -94,7 +94,7 @@ def adapt(
     )
     request = DomainRequest(
         corpora=tuple(map(str, named)),
-        model=DomainModel(name=_name_for_later(model), fingerprint=loaded.fingerprint),
+        model=ModelIdentity(name=_name_for_later(model), fingerprint=loaded.fingerprint),
         languages=direction,
         budget=budget,
         seed=seed,
@@ -127,7 +127,7 @@ class DomainRequest:
     """
 
     corpora: tuple[str, ...]
-    model: DomainModel
+    model: ModelIdentity
     languages: Languages | None
     budget: float | None
     seed: int

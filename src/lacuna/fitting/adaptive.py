@@ -1,4 +1,4 @@
-"""Fit adaptive kNN-MT (Zheng et al., 2021) to cached dev tokens.
+"""Fit adaptive kNN-MT (Zheng et al., 2021), :mod:`lacuna.combiners.adaptive`, to cached dev tokens.
 
 The loss is the paper's; the optimization is shorter. The network is trained on standardized features, and the
 standardization is folded into its first layer afterward. So the saved network reads raw distances and counts, as in the

@@ -1,7 +1,7 @@
-"""Fit a calibration to a dev set and compare it with simpler estimates of confidence.
+"""Fit a calibration, :mod:`lacuna.explanation.calibration`, to dev, and compare it with simpler estimates.
 
-Estimates are compared by cross-validation over dev sentences. The saved calibration is fitted to all of them. Knows
-nothing of how the result is shown.
+Estimates of confidence are compared by cross-validation over dev sentences. The saved calibration is fitted to all of
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from lacuna.artifacts.files import check_unused
 from lacuna.artifacts.locks import alone
-from lacuna.combiners.storage import MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import MemoryRecord
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CalibrationError, CorpusError, SettingError
 from lacuna.explanation.calibration import (
     Calibration,
@@ -105,7 +106,7 @@ def calibrate(
         scores=fitted.scores,
         probabilities=fitted.probabilities,
         most_margin=most_margin,
-        model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
+        model=ModelIdentity.of(model),
         memories=tuple(MemoryRecord.of(memory.name, memory.store) for memory in memories),
         sentences=len(np.unique(tokens.sentences)),
         tokens=len(tokens.right),

@@ -1,7 +1,7 @@
 """Fit a combiner to a model, its memories and a dev set, and save it.
 
-A fitter is a frozen dataclass whose fields are its settings; :data:`FITTERS` finds it by name. Knows nothing of how
-each kind is fitted.
+A fitter is a frozen dataclass whose fields are its settings; :data:`FITTERS` finds it by name. Each method has a module
+here and one of the same name in :mod:`lacuna.combiners`, which is all that translating needs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Protocol
 from lacuna.artifacts.files import check_unused
 from lacuna.artifacts.locks import alone
 from lacuna.combiners import SavedCombiner, save_combiner
-from lacuna.combiners.storage import CombinerManifest, MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import CombinerManifest, MemoryRecord
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError, SettingError
 from lacuna.fitting.adaptive import FitAdaptive
 from lacuna.fitting.dev_pass import DevSet
@@ -107,7 +108,7 @@ def fit_combiner(
     combiner = save_combiner(
         fitted.combiner,
         folder,
-        model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
+        model=ModelIdentity.of(model),
         memories=tuple(MemoryRecord.of(memory.name, memory.store) for memory in memories),
         dev_loss=math.log(fitted.perplexity),
         seed=seed,

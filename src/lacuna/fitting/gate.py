@@ -1,4 +1,4 @@
-"""Fit a gate: learn to predict the gain of a search, and choose its two bounds on the dev set.
+"""Fit a gate, :mod:`lacuna.combiners.gate`: learn to predict the gain of a search, and choose its bounds on dev.
 
 The network learns on one half of the dev sentences, and thresholds are set on the other. Bounds are tried from the
 strictest to the loosest, until dev translations show no decline of BLEU.

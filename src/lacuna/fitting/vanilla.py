@@ -1,4 +1,4 @@
-"""Fit vanilla kNN-MT: a grid search over k, temperature and knn_weight on the dev set.
+"""Fit vanilla kNN-MT, :mod:`lacuna.combiners.vanilla`: a grid search over its settings on the dev set.
 
 For every dev token it is enough to know the model's probability of the right token, the distances of its neighbors, and
 which of them have that token. Each setting of the grid then takes a few array operations and no further search.
