@@ -39,10 +39,11 @@ def name_options(message: str, verb: str, commands: Mapping[str, Any], arguments
 
 def _options(command: Any) -> dict[str, str]:  # noqa: ANN401 - click's own type
     """Return the options of a command, each by the name of its parameter and by all of its own names."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for parameter in command.params if command is not None else ():
         if parameter.param_type_name == "option":
             option = next(name for name in parameter.opts if name.startswith("--"))
             names = [parameter.name, *(name.lstrip("-").replace("-", "_") for name in parameter.opts)]
-            found |= dict.fromkeys(names, option)
-    return found | {name: found[other] for name, other in _OTHER_NAMES.items() if other in found and name not in found}
+            options |= dict.fromkeys(names, option)
+    others = {name: options[other] for name, other in _OTHER_NAMES.items() if other in options}
+    return others | options

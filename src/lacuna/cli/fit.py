@@ -75,8 +75,8 @@ def tune(
     rows = [(t.combiner.k, t.combiner.temperature, t.combiner.knn_weight, round(t.perplexity, 4)) for t in trials]
     names = ["k", "temperature", "knn_weight", "perplexity"]
     if json:
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        return print_json({"best": found[0], "trials": found})
+        shown = [dict(zip(names, row, strict=True)) for row in rows]
+        return print_json({"best": shown[0], "trials": shown})
     print_table("Best settings on dev", names, rows[:10])
 
 

@@ -91,9 +91,9 @@ def index(
     if in_milvus:
         _check_milvus(tune, cluster)
         published = _publish(opened, kind, uri, collection, token_file, settings)
-        found = open_index(opened)
-        shown = measure_recall(opened, found, k, sample=sample, seed=seed, progress=progress) if recall else None
-        return _print_published(published, shown, json)
+        made = open_index(opened)
+        at_server = measure_recall(opened, made, k, sample=sample, seed=seed, progress=progress) if recall else None
+        return _print_published(published, at_server, json)
     trials: list[IndexTrial] = []
     if tune:
         if kind != "auto" or settings:
@@ -209,9 +209,7 @@ def _print_report(report: IndexReport, measured: RecallReport | None) -> None:
 
 
 def _print_recall(measured: RecallReport) -> None:
-    rows = [
-        (one.k, f"{one.recall:.4f}", f"{one.complete:.4f}", f"{one.distance_error:.4f}") for one in measured.results
-    ]
+    rows = [(at.k, f"{at.recall:.4f}", f"{at.complete:.4f}", f"{at.distance_error:.4f}") for at in measured.results]
     print_table(f"Recall, {measured.queries:,} queries", ["k", "recall", "all found", "median distance error"], rows)
     speed, exact = measured.queries_per_second, measured.exact_queries_per_second
     typer.echo(f"queries per second: {speed:,.0f} (exact search: {exact:,.0f})")

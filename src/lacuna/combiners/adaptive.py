@@ -56,7 +56,7 @@ class Adaptive:
         """Numbers of neighbors to choose from, besides 0."""
         return tuple(1 << power for power in range(self.k.bit_length()))
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor; a query without neighbors gets zeros.
 
         These are the masses of :meth:`weigh` without the kernels of all choices, since every decoding step waits for
@@ -64,34 +64,34 @@ class Adaptive:
         uses.
         """
         with torch.no_grad():
-            scores = found.distances / -self.temperature
-            if found.log_weights is not None:
-                scores += found.log_weights
+            scores = neighbors.distances / -self.temperature
+            if neighbors.log_weights is not None:
+                scores += neighbors.log_weights
             weights = scores.sub_(scores.amax(1, keepdim=True)).exp_()
             sums = weights.cumsum(1).index_select(1, _last_places(self.k, weights.device))
-            p = self._logits(self.features(found)).softmax(1)[:, 1:]
+            p = self._logits(self.features(neighbors)).softmax(1)[:, 1:]
             mass = (p / sums).mm(_used_places(self.k, p.device, p.dtype)).mul_(weights)
             # Without any neighbor all scores are minus infinity, and weights are NaN.
             return mass.nan_to_num_(nan=0.0)
 
-    def features(self, found: Neighbors) -> torch.Tensor:
+    def features(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the input of the network: k distances, and the number of distinct values up to each neighbor.
 
         A missing neighbor has the distance of the farthest one found and adds no value: (queries, 2 k).
         """
-        distances = found.distances
-        if has_missing(found.values):
-            near = distances.masked_fill(found.values < 0, 0.0)
-            distances = torch.where(found.values < 0, near.amax(1, keepdim=True), near)
-        return torch.cat([distances, distinct_counts(found.values).to(distances.dtype)], dim=1)
+        distances = neighbors.distances
+        if has_missing(neighbors.values):
+            near = distances.masked_fill(neighbors.values < 0, 0.0)
+            distances = torch.where(neighbors.values < 0, near.amax(1, keepdim=True), near)
+        return torch.cat([distances, distinct_counts(neighbors.values).to(distances.dtype)], dim=1)
 
-    def kernels(self, found: Neighbors) -> torch.Tensor:
+    def kernels(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the weights of the neighbors for each choice 1, 2, 4, ..., k: (queries, choices, k).
 
         They do not depend on the network, so fitting computes them once.
         """
-        scores = -found.distances / self.temperature
-        return kernel_weights(found, scores, _used_places(self.k, scores.device, torch.bool).logical_not())
+        scores = -neighbors.distances / self.temperature
+        return kernel_weights(neighbors, scores, _used_places(self.k, scores.device, torch.bool).logical_not())
 
     def weigh(self, features: torch.Tensor, kernels: torch.Tensor) -> Weighing:
         """Return the shares of model and neighbors, from features and kernels of each query."""

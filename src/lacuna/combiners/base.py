@@ -73,7 +73,7 @@ class Combiner(Protocol):
     def k(self) -> int:
         """Number of neighbors per query."""
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
 
 
@@ -101,16 +101,16 @@ def check_kernel_settings(k: int, knn_weight: float, temperature: float) -> None
         raise SettingError(f"temperature: got {temperature}; allowed is more than 0")
 
 
-def kernel_weights(found: Neighbors, scores: torch.Tensor, barred: torch.Tensor | None = None) -> torch.Tensor:
+def kernel_weights(neighbors: Neighbors, scores: torch.Tensor, barred: torch.Tensor | None = None) -> torch.Tensor:
     """Return the softmax of the neighbors' scores, weighted by the entries that each stands for: (queries, k).
 
     A query without neighbors gets zeros.
 
     :param barred: Masks of neighbors to leave out, (choices, k); the result is then (queries, choices, k).
     """
-    if found.log_weights is not None:
-        scores = scores + found.log_weights
-    present = scores.masked_fill(found.values < 0, -torch.inf)
+    if neighbors.log_weights is not None:
+        scores = scores + neighbors.log_weights
+    present = scores.masked_fill(neighbors.values < 0, -torch.inf)
     if barred is not None:
         present = present[:, None, :].masked_fill(barred, -torch.inf)
     return torch.softmax(present, dim=-1).nan_to_num(nan=0.0)

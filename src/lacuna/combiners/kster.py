@@ -49,22 +49,22 @@ class Kster:
             raise SettingError(f"kernel: got {self.kernel!r}; allowed: {', '.join(BANDWIDTHS)}")
         object.__setattr__(self, "network", KsterNetwork(self.dimension, BANDWIDTHS[self.kernel]))
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor; a query without neighbors gets zeros."""
         with torch.no_grad():
-            return self.weigh(found).mass
+            return self.weigh(neighbors).mass
 
-    def weigh(self, found: Neighbors) -> Weighing:
+    def weigh(self, neighbors: Neighbors) -> Weighing:
         """Return the shares of model and neighbors; needs the queries and reads the keys."""
-        if found.queries is None:
+        if neighbors.queries is None:
             raise LookupError("these neighbors were found without their queries")
-        network, keys = self.network.to(found.distances.device), found.read_keys()
-        queries, present = found.queries.to(keys.dtype), found.values >= 0
+        network, keys = self.network.to(neighbors.distances.device), neighbors.read_keys()
+        queries, present = neighbors.queries.to(keys.dtype), neighbors.values >= 0
         count = present.sum(1, keepdim=True)
         mean = keys.sum(1) / count.clamp(min=1)  # the key of a missing neighbor is zero
-        far = found.distances.masked_fill(~present, 0.0)
+        far = neighbors.distances.masked_fill(~present, 0.0)
         far = far.sqrt() if self.kernel == "laplacian" else far
-        weights = kernel_weights(found, -far * torch.exp(-network.log_bandwidth(torch.cat([queries, mean], 1))))
+        weights = kernel_weights(neighbors, -far * torch.exp(-network.log_bandwidth(torch.cat([queries, mean], 1))))
         smooth = torch.einsum("qk,qkd->qd", weights, keys)
         logit = network.knn_logit(torch.cat([queries, smooth], 1))
         log_share = torch.where(count > 0, F.logsigmoid(-logit), 0.0)

@@ -86,9 +86,9 @@ class SavedCombiner:
         """Number of neighbors per query."""
         return self.combiner.k
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor."""
-        return self.combiner.mass(found)
+        return self.combiner.mass(neighbors)
 
     def check_model(self, fingerprint: str) -> None:
         """Refuse another model than the one it was fitted to."""

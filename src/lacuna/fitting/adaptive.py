@@ -116,7 +116,7 @@ def fit_adaptive(
     progress.start("fit adaptive", len(trials) * _TRIAL_UPDATES + recipe.updates, "updates")
     if temperature is None:
         short = replace(recipe, updates=_TRIAL_UPDATES, batch=max(1, recipe.batch // 2))
-        temperature = min(trials, key=lambda one: trainer.train(one, short)[1].loss)
+        temperature = min(trials, key=lambda trial: trainer.train(trial, short)[1].loss)
     combiner, run = trainer.train(temperature, recipe)
     progress.finish(f"(best after {run.updates:,} updates)")
     return AdaptiveFit(combiner, run, held)
@@ -157,8 +157,8 @@ class _AdaptiveTrainer:
             return Adaptive(self._cache.values.shape[1], temperature)
 
     def _map_tokens(self, what: Callable[[Neighbors], torch.Tensor]) -> torch.Tensor:
-        rows = torch.arange(self._cache.tokens).split(_TOKENS_AT_ONCE)
-        return torch.cat([what(self._cache.neighbors(some)) for some in rows])
+        blocks = torch.arange(self._cache.tokens).split(_TOKENS_AT_ONCE)
+        return torch.cat([what(self._cache.neighbors(rows)) for rows in blocks])
 
 
 def _moments(features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -217,8 +217,8 @@ def find_regions(memories: Sequence[Memory], *, seed: int, progress: Progress = 
         for first, nearest in pool.map(lambda block: (block[0], _nearest_center(block[1], centers)), blocks):
             part = slice(first, first + len(nearest))
             columns = (np.log1p(own[part].astype(np.float64)), ~store.known[part], np.ones(len(nearest)))
-            for place, column in enumerate(columns):
-                sums[:, place] += np.bincount(nearest, weights=column, minlength=count)
+            for number, column in enumerate(columns):
+                sums[:, number] += np.bincount(nearest, weights=column, minlength=count)
             progress.advance(len(nearest))
     progress.finish()
     traits = sums[:, :2] / np.maximum(sums[:, 2:], 1)

@@ -64,9 +64,9 @@ def perplexity(cache: TokenCache, rows: torch.Tensor, combiner: Combiner | None 
     if combiner is None:
         return math.exp(-float(cache.log_p_gold[rows].double().mean()))
 
-    def total_of(some: torch.Tensor) -> float:
-        weighing = Weighing.of(combiner.mass(cache.neighbors(some)))
-        return float(losses(cache, some, weighing).sum(dtype=torch.float64))
+    def total_of(block: torch.Tensor) -> float:
+        weighing = Weighing.of(combiner.mass(cache.neighbors(block)))
+        return float(losses(cache, block, weighing).sum(dtype=torch.float64))
 
     total = sum(WorkerPool.of_process().map(total_of, rows.split(_TOKENS_AT_ONCE)))
     return math.exp(total / len(rows))

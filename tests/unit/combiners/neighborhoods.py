@@ -9,8 +9,10 @@ import torch
 from hypothesis import strategies as st
 
 from lacuna.combiners import Neighbors
+from lacuna.combiners.gate import Regions
 from lacuna.fitting.token_cache import TokenCache
 
+REGIONS = Regions(torch.tensor([[0.0, 0.0], [4.0, 0.0]]), torch.tensor([[0.5, 0.9], [3.0, 0.1]]))
 VOCABULARY = 9
 DIMENSION = 3
 
@@ -75,3 +77,10 @@ def single(found: Neighbors) -> Neighbors:
 neighborhoods = st.builds(
     make_neighbors, st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([1, 2, 4, 8]), weights=st.booleans()
 )
+
+
+def made_up_gains(tokens: int, seed: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return features of a gate, and gains that are large just where the model is unsure."""
+    drawn = torch.Generator().manual_seed(seed)
+    features = torch.randn(tokens, 5, generator=drawn)
+    return features, torch.where(features[:, 0] < 0, 2.0, 0.0)

@@ -23,7 +23,7 @@ from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError, StoreError
 from lacuna.evaluation import evaluate_systems
 from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter, tune
-from lacuna.fitting.token_cache import LOWEST_LOG_P, TokenCache, collect_dev, collect_entries
+from lacuna.fitting.token_cache import MIN_LOG_P, TokenCache, collect_dev, collect_entries
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
 from lacuna.models.adapter import Model
@@ -112,7 +112,7 @@ def test_a_token_that_the_model_shuts_out_does_not_spoil_the_sums(
         model.encode_sources([pair.source for pair in DEV[:2]]), model.encode_targets([pair.target for pair in DEV[:2]])
     )
     dense = plain(model, forced.keys)[:, others].double().log_softmax(-1)
-    np.testing.assert_allclose(cache.log_p_sum, dense.sum(1) + LOWEST_LOG_P, rtol=1e-5)
+    np.testing.assert_allclose(cache.log_p_sum, dense.sum(1) + MIN_LOG_P, rtol=1e-5)
 
 
 class Blind:
