@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -151,12 +151,12 @@ def _setting_option(name: str, owners: Mapping[str, type]) -> inspect.Parameter:
 
     :param owners: The strategies that have the setting, by name.
     """
-    owners_of: dict[tuple[str, object], list[str]] = {}
+    names_of: dict[tuple[str, object], list[str]] = {}
     for owner, strategy in owners.items():
         default = next(setting.default for setting in fields(strategy) if setting.name == name)
-        owners_of.setdefault((_param_text(strategy, name), default), []).append(owner)
+        names_of.setdefault((_param_text(strategy, name), default), []).append(owner)
     sentences = []
-    for (text, default), names in owners_of.items():
+    for (text, default), names in names_of.items():
         strategy = owners[names[0]]
         named = f"{text} ({', '.join(names)})" if names[0] else text
         if default is None or not names[0]:
@@ -173,8 +173,9 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:  # 
 
 def _plain_type(hint: Any) -> Any:  # noqa: ANN401 - a type
     """Return the type of an option's value: without ``None``, and ``str`` for words, which the strategy checks."""
-    kinds = {str if get_origin(kind) is Literal else kind for kind in get_args(hint) or (hint,)} - {NoneType}
-    return str if get_origin(hint) is Literal else kinds.pop()
+    if get_origin(hint) in (Union, UnionType):
+        hint = next(kind for kind in get_args(hint) if kind is not NoneType)
+    return str if get_origin(hint) is Literal else hint
 
 
 def _param_text(strategy: type, name: str) -> str:

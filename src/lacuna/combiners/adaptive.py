@@ -68,9 +68,9 @@ class Adaptive:
             if neighbors.log_weights is not None:
                 scores += neighbors.log_weights
             weights = scores.sub_(scores.amax(1, keepdim=True)).exp_()
-            sums = weights.cumsum(1).index_select(1, _last_places(self.k, weights.device))
+            sums = weights.cumsum(1).index_select(1, _last_ranks(self.k, weights.device))
             p = self._logits(self.features(neighbors)).softmax(1)[:, 1:]
-            mass = (p / sums).mm(_used_places(self.k, p.device, p.dtype)).mul_(weights)
+            mass = (p / sums).mm(_used_ranks(self.k, p.device, p.dtype)).mul_(weights)
             # Without any neighbor all scores are minus infinity, and weights are NaN.
             return mass.nan_to_num_(nan=0.0)
 
@@ -91,7 +91,7 @@ class Adaptive:
         They do not depend on the network, so fitting computes them once.
         """
         scores = -neighbors.distances / self.temperature
-        return kernel_weights(neighbors, scores, _used_places(self.k, scores.device, torch.bool).logical_not())
+        return kernel_weights(neighbors, scores, _used_ranks(self.k, scores.device, torch.bool).logical_not())
 
     def weigh(self, features: torch.Tensor, kernels: torch.Tensor) -> Weighing:
         """Return the shares of model and neighbors, from features and kernels of each query."""
@@ -111,16 +111,16 @@ class Adaptive:
 
 
 @cache
-def _last_places(k: int, device: torch.device) -> torch.Tensor:
-    """Return the place of the farthest neighbor that each choice 1, 2, 4, ..., k uses: (choices,)."""
+def _last_ranks(k: int, device: torch.device) -> torch.Tensor:
+    """Return the rank of the farthest neighbor that each choice 1, 2, 4, ..., k uses: (choices,)."""
     with torch.inference_mode(False):  # the first caller may be decoding, and a later one fitting
         return (1 << torch.arange(k.bit_length(), device=device)) - 1
 
 
 @cache
-def _used_places(k: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """Return 1 for the places that each choice 1, 2, 4, ..., k uses, 0 for the others: (choices, k)."""
-    last = _last_places(k, device)
+def _used_ranks(k: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Return 1 for the ranks that each choice 1, 2, 4, ..., k uses, 0 for the others: (choices, k)."""
+    last = _last_ranks(k, device)
     with torch.inference_mode(False):
         return (torch.arange(k, device=device) <= last[:, None]).to(dtype)
 

@@ -16,8 +16,8 @@ from torch import nn
 from lacuna.errors import SettingError
 
 
-def first_places(values: torch.Tensor) -> torch.Tensor:
-    """Return for each neighbor the place of the nearest one with the same value: (queries, k)."""
+def first_ranks(values: torch.Tensor) -> torch.Tensor:
+    """Return for each neighbor the rank, from 0, of the nearest one with the same value: (queries, k)."""
     same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
     return same.byte().argmax(-1)  # of equal maxima, argmax is documented to return the first
 
@@ -32,7 +32,7 @@ def distinct_counts(values: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _earlier(k: int, device: torch.device) -> torch.Tensor:
-    """Return for each place which places are before it: (k, k)."""
+    """Return for each rank which ranks are before it: (k, k)."""
     with torch.inference_mode(False):  # the first caller may be decoding, and a later one fitting
         return torch.ones(k, k, dtype=torch.bool, device=device).tril(-1)
 

@@ -51,8 +51,8 @@ def losses(cache: TokenCache, rows: torch.Tensor, weighing: Weighing, smoothing:
     p_model(v)``. So the sum over the vocabulary is the model's sum plus the gain of each distinct retrieved value.
     """
     share = weighing.log_model_share
-    values, places = cache.log_p_values.index_select(0, rows), cache.first_places.index_select(0, rows)
-    gains = retrieved_gains(weighing, values, places)
+    values, ranks = cache.log_p_values.index_select(0, rows), cache.first_ranks.index_select(0, rows)
+    gains = retrieved_gains(weighing, values, ranks)
     gold_gain = (gains * cache.says_gold.index_select(0, rows)).sum(1)
     log_p_gold = share + cache.log_p_gold.index_select(0, rows) + gold_gain
     log_p_mean = share + (cache.log_p_sum.index_select(0, rows) + gains.sum(1)) / cache.vocabulary_size

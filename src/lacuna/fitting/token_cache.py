@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.combiners.base import Neighbors, first_places
+from lacuna.combiners.base import Neighbors, first_ranks
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.index.distances import other_neighbors
 from lacuna.models import Model
@@ -76,9 +76,9 @@ class TokenCache:
         return len(self.gold)
 
     @cached_property
-    def first_places(self) -> torch.Tensor:
-        """Place of the nearest neighbor with the same value: (tokens, k)."""
-        return torch.cat([first_places(part) for part in self.values.split(_TOKENS_AT_ONCE)])
+    def first_ranks(self) -> torch.Tensor:
+        """Rank of the nearest neighbor with the same value: (tokens, k)."""
+        return torch.cat([first_ranks(part) for part in self.values.split(_TOKENS_AT_ONCE)])
 
     @cached_property
     def says_gold(self) -> torch.Tensor:

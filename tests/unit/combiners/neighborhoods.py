@@ -84,3 +84,22 @@ def made_up_gains(tokens: int, seed: int = 3) -> tuple[torch.Tensor, torch.Tenso
     drawn = torch.Generator().manual_seed(seed)
     features = torch.randn(tokens, 5, generator=drawn)
     return features, torch.where(features[:, 0] < 0, 2.0, 0.0)
+
+
+def made_up_dev(seed: int = 0, sentences: int = 60, k: int = 4) -> TokenCache:
+    """Return tokens of a memory that can be trusted where it is near, and of a model that knows little."""
+    rng = np.random.default_rng(seed)
+    count = sentences * 20
+    gold = rng.integers(0, VOCABULARY, count)
+    nearest = rng.uniform(0, 100, count)
+    distances = nearest[:, None] + np.cumsum(rng.uniform(0, 3, (count, k)), axis=1)
+    right = rng.random((count, k)) < np.where(nearest < 50, 0.95, 0.1)[:, None]
+    values = np.where(right, gold[:, None], rng.integers(0, VOCABULARY, (count, k)))
+    logits = rng.normal(size=(count, VOCABULARY)) + np.eye(VOCABULARY)[gold]
+    keys = np.repeat(np.sqrt(nearest)[:, None, None] * np.ones(DIMENSION), k, axis=1)
+    near = torch.from_numpy(keys).float()
+    found = Neighbors(
+        torch.from_numpy(distances).float(), torch.from_numpy(values), None, torch.zeros(count, DIMENSION), lambda: near
+    )
+    cache = make_cache(found, torch.from_numpy(logits).float().log_softmax(-1), torch.from_numpy(gold))
+    return replace(cache, sentences=torch.arange(sentences).repeat_interleave(20))
