@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is no counter-example: speed belongs in benchmarks/, so no example has a deadline.
 settings.register_profile("lacuna", deadline=None, print_blob=True)
 settings.load_profile("lacuna")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what Windows does not have."""
+    if sys.platform == "win32":
+        for item in items:
+            if item.get_closest_marker("posix"):
+                item.add_marker(pytest.mark.skip(reason="needs signals, fork or a shell"))
 
 
 @pytest.fixture(autouse=True, scope="session")

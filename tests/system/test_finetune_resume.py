@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from killed_training import kill_at_step
 from lacuna.artifacts.files import sha256_of
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_marian
+
+pytestmark = pytest.mark.posix
 
 STEPS = 40
 

@@ -47,6 +47,7 @@ def test_each_line_is_answered_before_the_next_is_written(model: Path) -> None:
         assert process.wait(SECONDS) == 0
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("options", ["", "--json"])
 def test_a_closed_output_ends_it_quietly(model: Path, options: str) -> None:
     command = " ".join(translate(model, *options.split()))
@@ -69,6 +70,7 @@ def test_a_file_gives_what_standard_input_gives_line_by_line(model: Path, tmp_pa
     assert named.count(b"\n") == len(lines)
 
 
+@pytest.mark.posix
 def test_an_endless_line_is_refused(model: Path) -> None:
     script = f"tr '\\0' x < /dev/zero | {' '.join(translate(model))}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=SECONDS, check=False)

@@ -35,6 +35,7 @@ def start(arguments: list[str]) -> tuple[subprocess.Popen[str], str]:
     return process, urlsplit(json.loads(said)["url"]).netloc
 
 
+@pytest.mark.posix
 def test_sigterm_finishes_what_has_arrived(engine: Engine, memories: list[Memory]) -> None:
     process, address = start(["--model", engine.model.name, "--memory", f"mine={memories[0].store.path}"])
     body = json.dumps(

@@ -24,6 +24,8 @@ from lacuna.workers import dask_pool
 from lacuna.workers.dask_pool import _without_interrupts, look_around, open_pool, run_task
 from lacuna.workers.task_messages import pack_task
 
+pytestmark = pytest.mark.posix
+
 INTERRUPTED = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"  # as a worker is while it starts
 
 
