@@ -39,14 +39,9 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def model() -> Model:
-    return load_model(languages=Languages("de", "en"))
-
-
-@pytest.fixture(scope="module")
-def store(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(bundled: Model, tmp_path_factory: pytest.TempPathFactory) -> Store:
     pairs = [SentencePair(*texts, Origin("first.tsv", str(number))) for number, texts in enumerate(TEXTS, start=1)]
-    made = build_store(model, pairs, tmp_path_factory.mktemp("real") / "store")
+    made = build_store(bundled, pairs, tmp_path_factory.mktemp("real") / "store")
     build_index(made)
     return made
 
@@ -155,14 +150,14 @@ def test_replicas_share_what_they_learn_and_survive_a_crash(
     assert one.call("GET", f"/memories/it/sentences/{edit['sentences'][0]}")[0] == 404
 
 
-def test_translations_are_those_of_the_local_memory(server: MilvusServer, store: Store, model: Model) -> None:
+def test_translations_are_those_of_the_local_memory(server: MilvusServer, store: Store, bundled: Model) -> None:
     address = MilvusAddress.of(server.uri, "same")
     texts = [source for source, _ in TEXTS] + ["Das Fenster wurde gespeichert.", "Klicken Sie auf die Datei."]
     combiner = Vanilla(k=4, knn_weight=0.7)
-    local = Translator(model, [open_memory(store.path)], combiner).translate(texts, evidence=True)
+    local = Translator(bundled, [open_memory(store.path)], combiner).translate(texts, evidence=True)
     publish_store(store, address, FLAT)
-    linked = Translator(model, [open_memory(store.path)], combiner).translate(texts, evidence=True)
-    alone = Translator(model, [open_memory(str(address))], combiner).translate(texts, evidence=True)
+    linked = Translator(bundled, [open_memory(store.path)], combiner).translate(texts, evidence=True)
+    alone = Translator(bundled, [open_memory(str(address))], combiner).translate(texts, evidence=True)
     build_index(store)  # local again
     assert [one.text for one in local] == [one.text for one in linked] == [one.text for one in alone]
     assert linked == local
@@ -172,13 +167,13 @@ def test_translations_are_those_of_the_local_memory(server: MilvusServer, store:
             assert [near.sentence for near in step.neighbors] == [near.sentence for near in same.neighbors]
 
 
-def test_a_server_that_is_away(server: MilvusServer, store: Store, model: Model) -> None:
+def test_a_server_that_is_away(server: MilvusServer, store: Store, bundled: Model) -> None:
     address = MilvusAddress.of(server.uri, "away")
     publish_store(store, address, FLAT)
     build_index(store)
     memory = open_memory(f"{address}?deadline=1")
-    with_error, with_fallback = (Translator(model, [memory], fallback=fallback) for fallback in (False, True))
-    plain = Translator(model).translate([TEXTS[0][0]])[0].text
+    with_error, with_fallback = (Translator(bundled, [memory], fallback=fallback) for fallback in (False, True))
+    plain = Translator(bundled).translate([TEXTS[0][0]])[0].text
     server.kill()
     try:
         with pytest.raises(UnavailableError, match="is the server running"):

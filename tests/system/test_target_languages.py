@@ -38,7 +38,7 @@ def model_into(language: str, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def chinese(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     return model_into("zh", tmp_path_factory.mktemp("zoo"))
 
@@ -49,13 +49,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def domain(model: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Domain:
+def domain(chinese: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Domain:
     """A domain whose adaptation has chosen a ratio, a combiner and a gate by BLEU or chrF."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work_plan, "_LEAST_PRUNED", 0)
         patch.setattr(work_plan, "_LEAST_GATED", 0)
         into = tmp_path_factory.mktemp("domain") / "zh"
-        return adapt(corpus, into, model=model, device="cpu")
+        return adapt(corpus, into, model=chinese, device="cpu")
 
 
 def test_adapt_scores_by_characters(domain: Domain) -> None:
@@ -92,10 +92,10 @@ def bleu(pairs: list[SentencePair], texts: list[str]) -> float:
 
 
 def test_evaluate_takes_the_target_of_the_model(
-    model: Path, domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    chinese: Path, domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     test = str(domain.path / "test.tsv")
-    printed = run_command(["evaluate", test, "--model", str(model), "--json"], monkeypatch, capfd)
+    printed = run_command(["evaluate", test, "--model", str(chinese), "--json"], monkeypatch, capfd)
     assert json.loads(printed)["systems"][0]["bleu"] == domain.manifest.scores[0].bleu
 
 
