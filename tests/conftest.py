@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from commands import PROGRESS, Attempt, Ended, Refusal, Refuse, Run, snapshot
 
 if TYPE_CHECKING:  # torch takes seconds to import, which tests without a model need not wait for
     from lacuna.models import Model
@@ -76,3 +79,45 @@ def bundled() -> Model:
     from lacuna.models import load_model
 
     return load_model(device="cpu")
+
+
+@pytest.fixture
+def attempt(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Attempt:
+    from lacuna.cli.main import main
+
+    def attempt(command: str | Sequence[str], folder: Path | None = None) -> Ended:
+        if folder is not None:
+            monkeypatch.chdir(folder)
+        monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")  # `train` would start itself again
+        monkeypatch.setattr("sys.argv", ["lacuna", *(shlex.split(command) if isinstance(command, str) else command)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Ended(int(ended.value.code or 0), *capfd.readouterr())
+
+    return attempt
+
+
+@pytest.fixture
+def run(attempt: Attempt) -> Run:
+    def run(command: str | Sequence[str], folder: Path | None = None) -> str:
+        code, out, err = attempt(command, folder)
+        assert code == 0, err
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refuse(attempt: Attempt) -> Refuse:
+    def refuse(command: str | Sequence[str], folder: Path) -> Refusal:
+        before = snapshot(folder)
+        code, out, err = attempt(command, folder)
+        *progress, line = err.splitlines() or [""]
+        assert code == 2, (out, err)
+        assert line.startswith("lacuna: "), err
+        assert all(PROGRESS.fullmatch(each) for each in progress), err
+        assert snapshot(folder) == before
+        return Refusal(line, out)
+
+    return refuse

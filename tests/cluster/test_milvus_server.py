@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bad_input import run_refused
 from cluster.milvus_server import MilvusServer, free_port
+from commands import Refuse
 from lacuna.combiners import Vanilla
 from lacuna.datastore import Store, build_store
 from lacuna.editing.publication import publish_store
@@ -219,20 +219,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line(
-    case: str,
-    folder: Path,
-    server: MilvusServer,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_input_is_one_line(case: str, folder: Path, server: MilvusServer, store: Store, refuse: Refuse) -> None:
     if case == "other model":
         publish_store(store, MilvusAddress.of(server.uri, "replicas_bad"), FLAT)
         build_index(store)
     arguments, message = BAD[case]
     ports = {"port": server.port, "away": free_port()}
-    assert message in run_refused([one.format(**ports) for one in arguments], folder, monkeypatch, capfd).line
+    assert message in refuse([one.format(**ports) for one in arguments], folder).line
 
 
 def test_an_old_server_is_refused(server: MilvusServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polib
 import pytest
 
-from bad_input import run_refused
+from commands import Refuse
 from lacuna.cli.main import main
 
 CATALOG = """\
@@ -71,13 +71,11 @@ REFUSED: dict[str, tuple[str, bytes, list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_bad_input(
-    case: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input(case: str, model_folder: Path, tmp_path: Path, refuse: Refuse) -> None:
     name, content, options, hint = REFUSED[case]
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     out.mkdir()
     (folder / name).write_bytes(content)
-    assert hint in run_refused(command(model_folder, name, *options), folder, monkeypatch, capfd).line
+    assert hint in refuse(command(model_folder, name, *options), folder).line
     assert list(out.iterdir()) == []

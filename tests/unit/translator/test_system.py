@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lacuna
-from commands import run_command
+from commands import Run
 from lacuna.combiners import Gate, Proximity, Vanilla
 from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import build_store
@@ -53,7 +53,7 @@ def test_nothing_else_makes_a_translator() -> None:
 
 
 def test_without_a_combiner_a_small_memory_does_not_harm_other_text(
-    bundled: Model, memory: Memory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    bundled: Model, memory: Memory, tmp_path: Path, run: Run
 ) -> None:
     [alone] = System(bundled).open().translate([OTHER])
     [vanilla] = System(bundled, [memory], Vanilla()).open().translate([OTHER])
@@ -62,11 +62,9 @@ def test_without_a_combiner_a_small_memory_does_not_harm_other_text(
     assert safe.text == alone.text
     (tmp_path / "new.txt").write_text(OTHER + "\n", encoding="utf-8")
     store = str(memory.store.path)
-    printed = run_command(["translate", str(tmp_path / "new.txt"), "--memory", store], monkeypatch, capfd)
+    printed = run(["translate", str(tmp_path / "new.txt"), "--memory", store])
     assert printed.strip() == alone.text
-    given = run_command(
-        ["translate", str(tmp_path / "new.txt"), "--memory", store, "--knn-weight", "0.5"], monkeypatch, capfd
-    )
+    given = run(["translate", str(tmp_path / "new.txt"), "--memory", store, "--knn-weight", "0.5"])
     assert given.strip() == vanilla.text
 
 
