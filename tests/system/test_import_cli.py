@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -46,21 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return world
 
 
-# All commands in one process: to start one takes longer than the work.
-SCRIPT = """
-import json, sys
-from lacuna.cli.main import main
-for command in json.loads(sys.argv[1]):
-    sys.argv = ["lacuna", *command.split(), "--json"]
-    try:
-        main()
-    except SystemExit as ended:
-        if ended.code:
-            raise
-"""
-
-
-def test_a_store_from_import_to_inspect(world: Path, tmp_path: Path) -> None:
+def test_a_store_from_import_to_inspect(world: Path, tmp_path: Path, run: Run) -> None:
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     commands = [
         "import adaptive --model model --into store --device cpu",
@@ -71,18 +56,8 @@ def test_a_store_from_import_to_inspect(world: Path, tmp_path: Path) -> None:
         "inspect store",
         "inspect store --sentence 0 --model model",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(commands)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    # Each command writes one object, whose last line is a brace.
     imported, _, _, pruned, verified, inspected, listed = (
-        json.loads(text + "\n}") for text in done.stdout.split("\n}\n")[:-1]
+        json.loads(run(f"{command} --json", tmp_path)) for command in commands
     )
     assert (imported["kind"], imported["key"], imported["ghosts"]) == ("adaptive-knn-mt", "out", 3)
     assert imported["entries"] == (tmp_path / "adaptive/vals.npy").stat().st_size // 8 - 3
