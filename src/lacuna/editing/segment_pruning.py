@@ -14,8 +14,8 @@ from lacuna.datastore.segments import MemoryManifest
 from lacuna.datastore.store import join_segments
 from lacuna.errors import SettingError, StoreError
 from lacuna.margin import Margins, read_margins
-from lacuna.margin.edited import follow_edits, margins_of_added
 from lacuna.margin.storage import write_margins
+from lacuna.margin.updating import follow_edits, margins_of_added
 from lacuna.progress import Progress
 from lacuna.pruning import Plac, prune_store
 

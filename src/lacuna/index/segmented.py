@@ -6,7 +6,7 @@ Knows nothing of sentences and of why rows are not live.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.index.base import MISSING, KeySegment, KeyStore, Neighborhood, VectorIndex, check_queries
-from lacuna.index.distances import empty_neighborhood, nearest
+from lacuna.index.distances import SelectedVectors, empty_neighborhood, nearest
 from lacuna.index.exact import ExactIndex
 from lacuna.index.filtered import FilteredIndex
 from lacuna.index.kinds import EXACT_BELOW
@@ -46,7 +46,7 @@ class SegmentedIndex:
             first += rows
         if exact:
             ids = np.concatenate([np.arange(start, start + rows) for start, rows in exact])
-            self._parts.append((ExactIndex(_SomeRows(store, ids)), ids))
+            self._parts.append((ExactIndex(_SelectedStore(store, ids)), ids))
 
     @property
     def kind(self) -> str:
@@ -95,8 +95,8 @@ def _in_store(found: Neighborhood, ids: NDArray[np.int64]) -> Neighborhood:
 
 
 @dataclass(frozen=True, eq=False)
-class _SomeRows:
-    """Some rows of a store.
+class _SelectedStore:
+    """Some rows of a store, for an index of their own.
 
     :param ids: The rows, sorted.
     """
@@ -109,8 +109,8 @@ class _SomeRows:
         return self.store.path
 
     @property
-    def keys(self) -> _SomeKeys:
-        return _SomeKeys(self.store, self.ids)
+    def keys(self) -> SelectedVectors:
+        return SelectedVectors(self.store.keys, self.ids)
 
     @property
     def mean(self) -> NDArray[np.float32]:
@@ -123,29 +123,3 @@ class _SomeRows:
     @property
     def segments(self) -> None:
         return None
-
-
-@dataclass(frozen=True, eq=False)
-class _SomeKeys:
-    """The keys of some rows of a store.
-
-    :param ids: The rows, sorted.
-    """
-
-    store: KeyStore
-    ids: NDArray[np.int64]
-
-    @property
-    def rows(self) -> int:
-        return len(self.ids)
-
-    @property
-    def dimension(self) -> int:
-        return self.store.keys.dimension
-
-    def gather(self, ids: NDArray[np.int64]) -> NDArray[np.float16]:
-        return self.store.keys.gather(self.ids[ids])
-
-    def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[np.float16]]]:
-        for start in range(0, len(self.ids), rows):
-            yield start, self.store.keys.gather(self.ids[start : start + rows])
