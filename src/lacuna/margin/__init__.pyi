@@ -1,6 +1,6 @@
+from .exact import margin_of as margin_of
 from .measurement import MarginReport as MarginReport
 from .measurement import measure_margin as measure_margin
-from .queries import margin_of as margin_of
 from .reference import count_known as count_known
 from .storage import Agreement as Agreement
 from .storage import Approximate as Approximate

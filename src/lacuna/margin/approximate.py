@@ -20,7 +20,7 @@ from lacuna.index.distances import PairDistances
 from lacuna.index.faiss import find_centroids
 from lacuna.margin.codes import product
 from lacuna.margin.radius import Entries
-from lacuna.margin.screening import Screening
+from lacuna.margin.screening import Projections, Screening
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import WorkerPool, one_thread
 
@@ -39,12 +39,10 @@ _MIN_SCORE = -(1 << 31)  # less than all scores
 class InvertedLists:
     """The IVF lists of a store's keys.
 
-    :param directions: The principal components that keys are clustered by. # (dimension, components)
-    :param centroids: Centroids of the lists, in these components. # (lists, components)
+    :param centroids: Centroids of the lists, in the leading principal components. # (lists, components)
     :param list_of: The list of each key. # (keys,)
     """
 
-    directions: NDArray[np.float32]
     centroids: NDArray[np.float32]
     list_of: NDArray[np.int32]
 
@@ -52,41 +50,33 @@ class InvertedLists:
         return len(self.centroids)
 
     @classmethod
-    def train(
-        cls, screening: Screening, rows: int, count: int, seed: int, progress: Progress = SILENT
-    ) -> InvertedLists:
+    def train(cls, keys: Projections, count: int, seed: int, progress: Progress = SILENT) -> InvertedLists:
         """Cluster keys by k-means on a sample; the result does not depend on the number of threads.
 
-        :param rows: Number of keys.
-        :param count: Number of lists, at most ``rows``.
+        :param count: Number of lists, at most that of keys.
         """
-        keys, pool, rng = screening.centered, WorkerPool.of_process(), np.random.default_rng(seed)
-        drawn = np.sort(rng.choice(rows, size=min(rows, count * _TRAINING_PER_LIST), replace=False)).astype(np.int64)
-        directions = screening.rotation[:, :_COMPONENTS].float()
-        progress.start("clustering keys", rows + len(drawn), "keys")
-        sample = torch.cat(list(pool.map(lambda ids: keys.gather(ids) @ directions, _pieces(drawn)))).numpy()
+        rows, rng = len(keys.components), np.random.default_rng(seed)
+        sample = np.sort(rng.choice(rows, size=min(rows, count * _TRAINING_PER_LIST), replace=False))
+        progress.start("clustering keys", rows + len(sample), "keys")
         with one_thread():
-            centroids = find_centroids(sample, count, seed=seed, iterations=_ITERATIONS)
-        progress.advance(len(drawn))
-        lists = cls(directions.numpy(), centroids, np.empty(rows, np.int32))
-        pieces = _pieces(np.arange(rows))
-        numbers = pool.map(lambda ids: lists.nearness(keys.gather(ids)).argmax(axis=1), pieces)
-        for ids, number in zip(pieces, numbers, strict=True):
-            lists.list_of[ids] = number
-            progress.advance(len(ids))
+            training = keys.components[torch.from_numpy(sample), :_COMPONENTS].numpy()
+            centroids = find_centroids(training, count, seed=seed, iterations=_ITERATIONS)
+        progress.advance(len(sample))
+        lists = cls(centroids, np.empty(rows, np.int32))
+        pieces = [slice(start, start + _KEYS_AT_ONCE) for start in range(0, rows, _KEYS_AT_ONCE)]
+        numbers = WorkerPool.of_process().map(lambda piece: lists.nearness(keys.components[piece]).argmax(1), pieces)
+        for piece, number in zip(pieces, numbers, strict=True):
+            lists.list_of[piece] = number
+            progress.advance(len(number))
         progress.finish(f"({count:,} lists)")
         return lists
 
-    def nearness(self, vectors: torch.Tensor) -> NDArray[np.float32]:  # (vectors, lists)
+    def nearness(self, components: torch.Tensor) -> NDArray[np.float32]:  # (vectors, lists)
         """Return a number that is the larger, the nearer a list is to a vector."""
         centroids = torch.from_numpy(self.centroids)
-        projected = vectors @ torch.from_numpy(self.directions)
+        components = components[:, : centroids.shape[1]]
         # As an array: its argmax is ten times as fast as that of a tensor.
-        return np.asarray(torch.addmm(centroids.square().sum(1) / -2, projected, centroids.T).numpy())
-
-
-def _pieces(ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    return np.split(ids, range(_KEYS_AT_ONCE, len(ids), _KEYS_AT_ONCE))
+        return np.asarray(torch.addmm(centroids.square().sum(1) / -2, components, centroids.T).numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +145,7 @@ class ListProbe:
     def __init__(
         self, entries: Entries, lists: InvertedLists, screening: Screening, nprobe: int, cap: int | None = None
     ) -> None:
-        self._keys, self._centered = entries.keys, screening.centered
+        self._keys, self._components = entries.keys, screening.projections.components
         self._distances = PairDistances(entries.keys, entries.keys)
         self._lists, self._nprobe, self._cap = lists, nprobe, cap
         known = entries.known
@@ -195,7 +185,8 @@ class ListProbe:
         """Return the rows of a block that are compared with each list."""
         pairs = [np.empty((2, 0), np.int64)]
         for start in range(0, len(entries), _KEYS_AT_ONCE):
-            probed = self._probed(self._lists.nearness(self._centered.gather(entries[start : start + _KEYS_AT_ONCE])))
+            ids = torch.from_numpy(entries[start : start + _KEYS_AT_ONCE])
+            probed = self._probed(self._lists.nearness(self._components[ids]))
             row, number = np.divmod(np.flatnonzero(probed), len(self._lists))
             pairs.append(np.stack([number, row + start]))
         number, row = np.concatenate(pairs, axis=1)

@@ -1,20 +1,26 @@
-"""Exact margins: radius queries about the entries of a store, within bounds on their unknown distances.
+"""Exact margins of the entries of a store and of other queries: radius queries within bounds on unknown distances.
 
 Any unknown entry bounds the distance to the nearest one. A first pass over all pairs of entries looks for unknown ones
 within the bound, and counts the known ones. Only where it finds a nearer unknown entry, a second pass counts the known
-ones again. Knows nothing of files, and of how bounds are found.
+ones again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.margin.radius import Entries, RadiusCounts, RadiusQuery, SelfJoin
+from lacuna.datastore import Store
+from lacuna.index.base import check_queries
+from lacuna.index.distances import VectorArray
+from lacuna.margin.radius import Entries, NearPairs, RadiusCounts, RadiusQuery, RadiusSearch, SelfJoin
 from lacuna.margin.screening import Screening
+from lacuna.margin.storage import MAX_MARGIN, check_max_margin
 from lacuna.margin.tasks import TaskRunner
+
+_QUERIES_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,3 +85,36 @@ def exact_margins(
     count = np.where(again, second.known, count)
     margin = np.where(bounds.open, np.minimum(count, max_margin).astype(np.uint16), bounds.margin)
     return MarginBounds(radius, np.zeros_like(again), bounds.capped & ~again, margin)
+
+
+def margin_of(store: Store, queries: NDArray[np.float32], max_margin: int = MAX_MARGIN) -> NDArray[np.uint16]:
+    """Measure the margins of queries, exactly.
+
+    No entry is left out: a query that equals a key of the store finds that entry, too.
+
+    :param queries: Decoder states of the model that built the store. # (queries, dimension)
+    :param max_margin: Larger margins count as this.
+    """
+    check_max_margin(max_margin)
+    checked = check_queries(queries, 1, store.dimension)
+    known = int(np.count_nonzero(store.known))
+    if known == store.entries or not len(checked):
+        return np.full(len(checked), min(max_margin, known), np.uint16)
+    vectors, screening = VectorArray(checked), Screening(store.keys, store.mean, store.entries)
+    ids, unknown, starts = (
+        np.arange(len(checked)),
+        np.flatnonzero(~store.known),
+        range(0, len(checked), _QUERIES_AT_ONCE),
+    )
+    blocks = [slice(start, min(len(checked), start + _QUERIES_AT_ONCE)) for start in starts]
+    radius = np.concatenate([screening.near_distances(vectors, ids[block], unknown) for block in blocks])
+    level = screening.best_level(ids, radius, len(checked), vectors)
+    coded, counts = screening.coded(vectors, len(checked), level), RadiusCounts.empty(len(checked))
+    search = RadiusSearch(screening.coders[level], coded, screening.coded_keys(level), radius)
+    for block in blocks:
+        pairs = NearPairs.joined(list(search.pairs(block)))
+        is_known = store.known[pairs.right]
+        counts.add_unknown(pairs.where(~is_known))
+        nearest = np.minimum(radius, counts.unknown_distance)
+        counts.add_known(replace(pairs, radius=nearest[pairs.left]).where(is_known))
+    return np.minimum(counts.known, max_margin).astype(np.uint16)

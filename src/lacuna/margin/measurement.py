@@ -204,7 +204,7 @@ class _Measurement:
         if saved is not None:
             return InvertedLists(**saved)
         count = min(entries, count or (round(4 * entries**0.5) if entries > _MIN_DIVIDED else 1))
-        lists = InvertedLists.train(self._screening, entries, count, self.settings.seed, self.runner.progress)
+        lists = InvertedLists.train(self._screening.projections, count, self.settings.seed, self.runner.progress)
         if state is not None:
             state.put("lists", arrays_of(lists))
         return lists

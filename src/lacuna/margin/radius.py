@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ class Entries(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class NearPairs:
-    """Pairs of vectors that may be within a radius.
+    """Pairs of vectors, most of them within a radius.
 
     :param distances: Computes the distances of pairs.
     :param fast: Their distances in float32.
@@ -58,13 +58,10 @@ class NearPairs:
         columns = ([part.left, part.right, part.fast, part.radius] for part in parts)
         return cls(parts[0].distances, *(np.concatenate(column) for column in zip(*columns, strict=True)))
 
-    def where(self, chosen: NDArray[Any]) -> NearPairs:
-        """Return some of the pairs."""
-        return NearPairs(self.distances, self.left[chosen], self.right[chosen], self.fast[chosen], self.radius[chosen])
-
-    def possible(self) -> NearPairs:
-        """Leave out the pairs that are not within the radius, whatever the error of their float32 distances is."""
-        return self.where(np.flatnonzero(self.fast <= self.radius * (1 + self.distances.relative_error)))
+    def where(self, chosen: NDArray[np.bool_]) -> NearPairs:
+        """Return those of the chosen pairs that may be within the radius, allowing for the error in float32."""
+        near = np.flatnonzero(chosen & (self.fast <= self.radius * (1 + self.distances.relative_error)))
+        return NearPairs(self.distances, self.left[near], self.right[near], self.fast[near], self.radius[near])
 
     def nearer(self) -> NDArray[np.int64]:
         """Return the left vector of each pair that is nearer than the radius."""
@@ -129,7 +126,7 @@ class RadiusSearch:
             near = left.projections.distances(ids[rows], right.projections, others) <= reach[rows]
             rows, others = rows[near], others[near]
             fast = self._distances.fast(vectors, rows, others)
-            yield NearPairs(self._distances, ids[rows], others, fast, radius[rows]).possible()
+            yield NearPairs(self._distances, ids[rows], others, fast, radius[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,14 +146,6 @@ class RadiusQuery:
     def asks(self) -> NDArray[np.bool_]:
         """Whether anything is asked about an entry."""
         return self.nearest | self.count
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Consecutive positions, all of entries that ask, or of entries that do not."""
-
-    part: slice
-    asks: bool
 
 
 class SelfJoin:
@@ -179,14 +168,13 @@ class SelfJoin:
         ids, projections = np.arange(len(self._known)), screening.projections
         self._reach = np.where(query.asks, projections.radius(ids, query.radius, projections.max_length), -1.0)
         self._blocks = [
-            _Block(slice(start, min(stop, start + BLOCK)), first == 0)
+            slice(start, min(stop, start + BLOCK))
             for first, stop in ((0, len(asking)), (len(asking), len(self._order)))
             for start in range(first, stop, BLOCK)
         ]
-        self._levels = [
-            screening.best_level(self._order[block.part], self._radius[block.part], len(asking))
-            for block in self._blocks
-            if block.asks
+        self._levels = [  # of the blocks that ask, which are the first ones
+            screening.best_level(self._order[block], self._radius[block], len(asking))
+            for block in self._blocks[: -(-len(asking) // BLOCK)]
         ]
         # Copied in this order, codes of a block are next to each other.
         self._codes = {level: screening.codes(level)[self._order] for level in sorted(set(self._levels))}
@@ -194,36 +182,37 @@ class SelfJoin:
 
     def run(self, number: int) -> tuple[NDArray[np.int64], RadiusCounts]:
         """Compare one block with all blocks after it: their radii are smaller, if they ask at all."""
-        entries, left_side = self._order[self._blocks[number].part], self._left_side(number)
+        entries, left_side = self._order[self._blocks[number]], self._left_side(number)
         vectors = self._keys.gather(entries).astype(np.float32)
-        counts, waiting = RadiusCounts.empty(len(self._known)), list[tuple[NDArray[np.int64], NDArray[np.int64]]]()
+        counts, pairs = RadiusCounts.empty(len(self._known)), list[tuple[NDArray[np.int64], NDArray[np.int64]]]()
+        waiting = 0
         for column in self._blocks[number:]:
-            waiting.append(self._screened(number, column, left_side))
-            last = column is self._blocks[-1]
-            if last or sum(len(rows) for rows, _ in waiting) >= _PAIRS_AT_ONCE:
-                rows, others = (np.concatenate(side) for side in zip(*waiting, strict=True))
+            pairs.append(self._screened(number, column, left_side))
+            waiting += len(pairs[-1][0])
+            if waiting >= _PAIRS_AT_ONCE or column is self._blocks[-1]:
+                rows, others = (np.concatenate(side) for side in zip(*pairs, strict=True))
                 self._count(entries[rows], others, self._distances.fast(vectors, rows, others), counts)
-                waiting = []
+                pairs, waiting = [], 0
         about = np.flatnonzero(np.isfinite(counts.unknown_distance) | (counts.known > 0))
         return about, RadiusCounts(counts.unknown_distance[about], counts.known[about])
 
     def _left_side(self, number: int) -> torch.Tensor:
         """Return the left side of a block's products: each row looks within its own radius or that of any column."""
-        part, level = self._blocks[number].part, self._levels[number]
-        after = self._radius[part.stop] if number + 1 < len(self._levels) else 0.0
-        radius = np.maximum(self._radius[part], after)
-        return self._coders[level].left_side(self._codes[level][part], radius, self._projections.max_length)
+        block, level = self._blocks[number], self._levels[number]
+        after = self._radius[block.stop] if number + 1 < len(self._levels) else 0.0
+        radius = np.maximum(self._radius[block], after)
+        return self._coders[level].left_side(self._codes[level][block], radius, self._projections.max_length)
 
     def _screened(
-        self, number: int, column: _Block, left_side: torch.Tensor
+        self, number: int, column: slice, left_side: torch.Tensor
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the pairs of two blocks that neither codes nor components rule out: row in the block, and entry."""
         block, codes = self._blocks[number], self._codes[self._levels[number]]
-        rows, columns = passing(left_side, codes.right[column.part])
+        rows, columns = passing(left_side, codes.right[column])
         if column is block:
             once = rows < columns  # leaves the entries themselves out, too
             rows, columns = rows[once], columns[once]
-        left, right = self._order[rows + block.part.start], self._order[columns + column.part.start]
+        left, right = self._order[rows + block.start], self._order[columns + column.start]
         # A pair matters for one or both of its entries.
         distances = self._projections.distances(left, self._projections, right)
         near = (distances <= self._reach[left]) & self._matters(left, right)
@@ -238,8 +227,8 @@ class SelfJoin:
         self, left: NDArray[np.int64], right: NDArray[np.int64], fast: NDArray[np.float32], counts: RadiusCounts
     ) -> None:
         """Add pairs for both of their entries."""
-        for one, other in ((left, right), (right, left)):
-            pairs = NearPairs(self._distances, one, other, fast, self._query.radius[one]).possible()
-            known = self._known[pairs.right]
-            counts.add_known(pairs.where(known & self._query.count[pairs.left]))
-            counts.add_unknown(pairs.where(~known & self._query.nearest[pairs.left]))
+        for entries, others in ((left, right), (right, left)):
+            pairs = NearPairs(self._distances, entries, others, fast, self._query.radius[entries])
+            known = self._known[others]
+            counts.add_known(pairs.where(known & self._query.count[entries]))
+            counts.add_unknown(pairs.where(~known & self._query.nearest[entries]))

@@ -14,7 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.index.distances import CenteredVectors, PairDistances, Vectors, sum_error
-from lacuna.margin.codes import ROWS_AT_ONCE, Codes, costs, make_coders, passing
+from lacuna.margin.codes import (
+    ENCODING_COST,
+    PASSING_COST,
+    READING_COST,
+    ROWS_AT_ONCE,
+    Codes,
+    make_coders,
+    passing,
+    product_cost,
+)
 from lacuna.workers import WorkerPool, one_thread
 
 _COMPONENTS = 128  # that are kept in float32
@@ -161,18 +170,18 @@ class Screening:
         centered = self.centered if vectors is None else CenteredVectors(vectors, self._mean)
         rows, lowest, best = centered.gather(ids[tried]), np.inf, 0
         for level, coder in enumerate(self.coders):
-            product = costs().pair + costs().product * coder.columns
+            cost = product_cost(coder.columns)
             if level not in self._codes:
-                product += (costs().reading + costs().encoding * coder.width) * centered.dimension / uses
-            if product >= lowest:
+                cost += (READING_COST + ENCODING_COST * coder.width) * centered.dimension / uses
+            if cost >= lowest:
                 continue
             if level not in self._tried_codes:
                 self._tried_codes[level] = coder.encode(self._tried).right
             left, right = coder.encode(rows), self._tried_codes[level]
             left_side = coder.left_side(left, radius[tried], self.projections.max_length)
-            share = len(passing(left_side, right)[0]) / (len(left_side) * len(right))
-            if product + costs().passing * share < lowest:
-                lowest, best = product + costs().passing * share, level
+            cost += PASSING_COST * len(passing(left_side, right)[0]) / (len(left_side) * len(right))
+            if cost < lowest:
+                lowest, best = cost, level
         return best
 
 

@@ -24,22 +24,21 @@ from lacuna.workers import Pool, WorkerPool
 SECONDS_BETWEEN_SAVES = 20.0
 
 Arrays = dict[str, NDArray[Any]]
-Result = TypeVar("Result", bound="Table")
-_Result = TypeVar("_Result", contravariant=True)
-_Part = TypeVar("_Part", covariant=True)
 
 
 class Table(Protocol):
-    """The result of all tasks: a dataclass of arrays, one row for each entry."""
+    """The result of tasks: a dataclass of arrays with one row for each entry."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    def add(self, entries: NDArray[np.int64], part: Any) -> None:  # noqa: ANN401 - a table of the same class
+        """Add the result of a task about these entries."""
 
-    def add(self, entries: Any, part: Any) -> None:  # noqa: ANN401 - a table of the same class
-        """Add the result of one task, which is about these entries."""
+
+Result = TypeVar("Result", bound=Table)
+_Part = TypeVar("_Part", covariant=True)
 
 
 class Comparison(Protocol[_Part]):
-    """Independent tasks, by number. ``sizes`` says how much work each of them is, in ``unit``."""
+    """Independent tasks. ``sizes`` says how much work each of them is, in ``unit``."""
 
     unit: ClassVar[str]
     sizes: Sequence[int]
@@ -97,7 +96,7 @@ class SavedState:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def arrays_of(table: Any) -> Arrays:  # noqa: ANN401 - a dataclass of arrays
+def arrays_of(table: Any) -> Arrays:  # noqa: ANN401 - any dataclass of arrays
     """Return the arrays of a dataclass by the names of its fields."""
     return {field.name: getattr(table, field.name) for field in fields(table)}
 
@@ -124,13 +123,12 @@ class TaskRunner:
         :param name: What is compared, for the progress and the saved state.
         :param result: The table to add to.
         """
-        saved = None if self.state is None else self.state.load(name)
-        done = 0
+        saved, done = None if self.state is None else self.state.load(name), 0
         if saved is not None:
             done = int(saved["done"])
             for field, array in arrays_of(result).items():
                 array[...] = saved[field]
-            if done == int(saved["tasks"]):
+            if done == saved["tasks"]:
                 return result
         comparison = prepare()
         sizes, files = comparison.sizes, None if self.state is None else self.state.files

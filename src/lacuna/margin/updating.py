@@ -199,17 +199,6 @@ def follow_edits(store: Store, max_margin: int = 1, progress: Progress = SILENT)
     return write_margins(store, margin, before.max_margin, unknown_distance=unknown_distance)
 
 
-def margins_of_added(store: Store, margins: Margins, after: Store, progress: Progress = SILENT) -> NDArray[np.uint16]:
-    """Return the margins of entries that are about to be added.
-
-    :param margins: The margins of the memory as it is.
-    :param after: The memory with the new entries after all others.
-    """
-    everything = np.ones(store.entries, np.bool_)
-    margin, _ = update_margins(MeasuredEntries.of(store, margins), everything, after, progress)
-    return margin[store.entries :]
-
-
 @dataclass(frozen=True, eq=False)
 class _EarlierEntries:
     """The entries of a memory before it was edited."""

@@ -73,7 +73,9 @@ def test_fast_and_product_distances_stay_within_their_bounds(offset: float) -> N
     truth = ((wide[left] - wide[right]) ** 2).sum(axis=1)
     pairs = PairDistances(vectors, vectors)
     assert np.allclose(pairs.exact(left, right), truth, rtol=1e-13)
-    assert (np.abs(pairs.fast(vectors.gather(left), np.arange(len(left)), right) - truth) <= pairs.relative_error * truth).all()
+    assert (
+        np.abs(pairs.fast(vectors.gather(left), np.arange(len(left)), right) - truth) <= pairs.relative_error * truth
+    ).all()
 
     centered = CenteredVectors(vectors, keys.mean(axis=0, dtype=np.float64).astype(np.float32))
     some, others = centered.gather(left[:200]), centered.gather(right[:200])

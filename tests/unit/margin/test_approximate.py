@@ -22,7 +22,7 @@ def prepared(
 ) -> tuple[InMemory, Screening, InvertedLists]:
     entries = in_memory((keys, known))
     screening = Screening(entries.keys, entries.mean, len(keys), seed=0)
-    return entries, screening, InvertedLists.train(screening, len(keys), count, seed=1)
+    return entries, screening, InvertedLists.train(screening.projections, count, seed=1)
 
 
 def probed(
@@ -39,7 +39,9 @@ def naive(keys: NDArray[np.float16], known: NDArray[np.bool_], count: int, nprob
     entries, screening, lists = prepared(keys, known, count)
     width = screening.coders[-1].width
     coded = screening.codes(len(screening.coders) - 1).right[:, :width].numpy().astype(np.int64)
-    projected = (entries.keys.gather(np.arange(len(keys))) - entries.mean).astype(np.float64) @ lists.directions
+    projected = (entries.keys.gather(np.arange(len(keys))) - entries.mean).astype(np.float64) @ screening.rotation[
+        :, :64
+    ].float().numpy()
     margins = []
     for row, code in enumerate(coded):
         far = ((lists.centroids - projected[row]) ** 2).sum(axis=1)
@@ -90,8 +92,8 @@ def test_every_entry_finds_an_unknown_neighbor_if_there_is_one(unknown: int) -> 
 
 def test_lists_of_near_keys() -> None:
     keys, known = clustered(900, 16, 0.6, seed=2)
-    entries, _, lists = prepared(keys, known, 30)
-    projected = (entries.keys.gather(np.arange(900)) - entries.mean) @ lists.directions
+    entries, screening, lists = prepared(keys, known, 30)
+    projected = (entries.keys.gather(np.arange(900)) - entries.mean) @ screening.rotation[:, :64].float().numpy()
     distances = ((projected[:, None] - lists.centroids) ** 2).sum(axis=2)
     assert lists.list_of.tolist() == distances.argmin(axis=1).tolist()
     assert len(np.unique(lists.list_of)) > 25
