@@ -2,8 +2,7 @@
 
 A margin is right if the nearest unknown entry and all known entries before it are in these lists, and if rounding to
 codes does not change their order. The exact method starts from the same comparison: the distance of the unknown entry
-found here bounds that of the nearest one. A block of entries is one task; tasks do not depend on each other. Knows
-nothing of files.
+found here bounds that of the nearest one. A block of entries is one task; tasks do not depend on each other.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lacuna.datastore import Store
 from lacuna.index.base import check_queries
 from lacuna.index.distances import VectorArray
-from lacuna.margin.radius import Entries, NearPairs, RadiusCounts, RadiusQuery, RadiusSearch, SelfJoin
+from lacuna.margin.radius import Entries, RadiusCounts, RadiusQuery, RadiusSearch, SelfJoin
 from lacuna.margin.screening import Screening
 from lacuna.margin.storage import MAX_MARGIN, check_max_margin
 from lacuna.margin.tasks import TaskRunner
@@ -44,34 +44,32 @@ class MarginBounds:
         cls,
         known: NDArray[np.bool_],
         max_margin: int,
-        unknown_distance: NDArray[np.float64] | None = None,
-        cap_distance: NDArray[np.float64] | None = None,
+        unknown_distance: NDArray[np.float64] | float = np.inf,
+        cap_distance: NDArray[np.float64] | float = np.inf,
     ) -> MarginBounds:
         """Return the bounds that distances give.
 
         :param known: Whether each entry is known.
-        :param unknown_distance: Distance of any other unknown entry; infinity, which is the default, if there is none.
+        :param unknown_distance: Distance of any other unknown entry; infinity if there is none.
         :param cap_distance: A distance within which at least ``max_margin`` known entries are, or infinity.
         """
-        none = np.full(len(known), np.inf)
-        unknown_distance = none if unknown_distance is None else unknown_distance
-        cap_distance = none if cap_distance is None else cap_distance
-        capped = cap_distance < unknown_distance
+        distance = np.broadcast_to(unknown_distance, len(known))
+        capped = cap_distance < distance
         others = np.minimum(np.count_nonzero(known) - known, max_margin)
         return cls(
-            # An entry at the cap distance counts, too.
-            np.where(capped, np.nextafter(cap_distance, np.inf), unknown_distance),
-            np.isfinite(unknown_distance) & (unknown_distance > 0),
-            capped,
+            # An unknown entry at the cap distance counts, too.
+            radius=np.where(capped, np.nextafter(cap_distance, np.inf), distance),
+            open=np.isfinite(distance) & (distance > 0),
+            capped=capped,
             # Nothing is nearer than distance 0. Without any unknown neighbor, all known ones count.
-            np.where(unknown_distance > 0, others, 0).astype(np.uint16),
+            margin=np.where(distance > 0, others, 0).astype(np.uint16),
         )
 
 
 def exact_margins(
     bounds: MarginBounds, entries: Entries, screening: Screening, max_margin: int, runner: TaskRunner
-) -> MarginBounds:
-    """Return margins of which none is open."""
+) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
+    """Return the margins and the unknown distances of all entries, see :class:`~lacuna.margin.storage.Margins`."""
 
     def counted(name: str, query: RadiusQuery) -> RadiusCounts:
         counts = RadiusCounts.empty(len(entries.known))
@@ -83,8 +81,7 @@ def exact_margins(
     again = bounds.open & np.isfinite(first.unknown_distance) & (count > 0)
     second = counted("known entries again", RadiusQuery(radius, np.zeros_like(again), again))
     count = np.where(again, second.known, count)
-    margin = np.where(bounds.open, np.minimum(count, max_margin).astype(np.uint16), bounds.margin)
-    return MarginBounds(radius, np.zeros_like(again), bounds.capped & ~again, margin)
+    return np.where(bounds.open, np.minimum(count, max_margin).astype(np.uint16), bounds.margin), radius
 
 
 def margin_of(store: Store, queries: NDArray[np.float32], max_margin: int = MAX_MARGIN) -> NDArray[np.uint16]:
@@ -101,20 +98,18 @@ def margin_of(store: Store, queries: NDArray[np.float32], max_margin: int = MAX_
     if known == store.entries or not len(checked):
         return np.full(len(checked), min(max_margin, known), np.uint16)
     vectors, screening = VectorArray(checked), Screening(store.keys, store.mean, store.entries)
-    ids, unknown, starts = (
-        np.arange(len(checked)),
-        np.flatnonzero(~store.known),
-        range(0, len(checked), _QUERIES_AT_ONCE),
-    )
+    ids, unknown = np.arange(len(checked)), np.flatnonzero(~store.known)
+    starts = range(0, len(checked), _QUERIES_AT_ONCE)
     blocks = [slice(start, min(len(checked), start + _QUERIES_AT_ONCE)) for start in starts]
     radius = np.concatenate([screening.near_distances(vectors, ids[block], unknown) for block in blocks])
     level = screening.best_level(ids, radius, len(checked), vectors)
     coded, counts = screening.coded(vectors, len(checked), level), RadiusCounts.empty(len(checked))
     search = RadiusSearch(screening.coders[level], coded, screening.coded_keys(level), radius)
     for block in blocks:
-        pairs = NearPairs.joined(list(search.pairs(block)))
-        is_known = store.known[pairs.right]
-        counts.add_unknown(pairs.where(~is_known))
+        parts = list(search.pairs(block))
+        for pairs in parts:
+            counts.add_unknown(pairs.where(~store.known[pairs.right]))
         nearest = np.minimum(radius, counts.unknown_distance)
-        counts.add_known(replace(pairs, radius=nearest[pairs.left]).where(is_known))
+        for pairs in parts:
+            counts.add_known(replace(pairs, radius=nearest[pairs.left]).where(store.known[pairs.right]))
     return np.minimum(counts.known, max_margin).astype(np.uint16)

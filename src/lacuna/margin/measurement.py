@@ -151,13 +151,15 @@ def _measure(store: Store, max_margin: int, approximate: Approximate | None, run
     """Measure all margins and write them."""
     keep_freed_memory()
     measurement = _Measurement(store, max_margin, approximate or EXACT_LISTS, runner)
-    all_known = bool(store.known.all())
-    if approximate is not None and not all_known:
-        values, agreement = measurement.approximate()
-        return write_margins(store, values, max_margin, approximate, agreement)
-    bounds = MarginBounds.of(store.known, max_margin) if all_known else measurement.exact()
-    distance = bounds.radius if approximate is None else None
-    return write_margins(store, bounds.margin, max_margin, approximate, unknown_distance=distance)
+    if store.known.all():
+        bounds = MarginBounds.of(store.known, max_margin)
+        distance = bounds.radius if approximate is None else None
+        return write_margins(store, bounds.margin, max_margin, approximate, unknown_distance=distance)
+    if approximate is None:
+        values, distance = measurement.exact()
+        return write_margins(store, values, max_margin, unknown_distance=distance)
+    values, agreement = measurement.approximate()
+    return write_margins(store, values, max_margin, approximate, agreement)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +174,7 @@ class _Measurement:
     settings: Approximate
     runner: TaskRunner
 
-    def exact(self) -> MarginBounds:
+    def exact(self) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
         """Return exact margins and unknown distances."""
         probed = self._probe(self.max_margin)
         return self._exact(probed, np.arange(self.store.entries), self.runner)
@@ -183,8 +185,8 @@ class _Measurement:
         margins = probed.margin(self.max_margin)
         rng = np.random.default_rng(self.settings.seed)
         sample = rng.choice(entries, size=min(entries, self.settings.sample), replace=False)
-        exact = self._exact(probed, sample, replace(self.runner, state=None)).margin[sample]
-        return margins, _agreement(margins[sample], exact, self.store.known[sample])
+        exact, _ = self._exact(probed, sample, replace(self.runner, state=None))
+        return margins, _agreement(margins[sample], exact[sample], self.store.known[sample])
 
     @cached_property
     def _screening(self) -> Screening:
@@ -209,8 +211,10 @@ class _Measurement:
             state.put("lists", arrays_of(lists))
         return lists
 
-    def _exact(self, probed: ProbeResult, entries: NDArray[np.int64], runner: TaskRunner) -> MarginBounds:
-        """Return the exact margins of some entries."""
+    def _exact(
+        self, probed: ProbeResult, entries: NDArray[np.int64], runner: TaskRunner
+    ) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
+        """Return exact margins and unknown distances, which hold for these entries only."""
         distance = probed.unknown_distance(self.store, entries)
         bounds = MarginBounds.of(self.store.known, self.max_margin, distance, probed.cap_distance)
         return exact_margins(bounds, self.store, self._screening, self.max_margin, runner)

@@ -2,7 +2,7 @@
 
 Pairs are screened by codes and components (:mod:`lacuna.margin.screening`). The distances of the rest are computed from
 whole keys, in float32, and in float64 where that is too close to decide. Blocks of entries are tasks that do not depend
-on each other. Knows nothing of files.
+on each other.
 """
 
 from __future__ import annotations
@@ -51,12 +51,6 @@ class NearPairs:
     right: NDArray[np.int64]
     fast: NDArray[np.float32]
     radius: NDArray[np.float64]
-
-    @classmethod
-    def joined(cls, parts: Sequence[NearPairs]) -> NearPairs:
-        """Return all pairs of one or more parts."""
-        columns = ([part.left, part.right, part.fast, part.radius] for part in parts)
-        return cls(parts[0].distances, *(np.concatenate(column) for column in zip(*columns, strict=True)))
 
     def where(self, chosen: NDArray[np.bool_]) -> NearPairs:
         """Return those of the chosen pairs that may be within the radius, allowing for the error in float32."""

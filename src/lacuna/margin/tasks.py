@@ -19,25 +19,25 @@ from numpy.typing import NDArray
 
 from lacuna.artifacts.files import atomic_path, writing
 from lacuna.progress import SILENT, Progress
-from lacuna.workers import Pool, WorkerPool
+from lacuna.workers import Pool
 
 SECONDS_BETWEEN_SAVES = 20.0
 
 Arrays = dict[str, NDArray[Any]]
 
 
-class Table(Protocol):
+class TaskResult(Protocol):
     """The result of tasks: a dataclass of arrays with one row for each entry."""
 
-    def add(self, entries: NDArray[np.int64], part: Any) -> None:  # noqa: ANN401 - a table of the same class
+    def add(self, entries: NDArray[np.int64], part: Any) -> None:  # noqa: ANN401 - a result of the same class
         """Add the result of a task about these entries."""
 
 
-Result = TypeVar("Result", bound=Table)
+Result = TypeVar("Result", bound=TaskResult)
 _Part = TypeVar("_Part", covariant=True)
 
 
-class Comparison(Protocol[_Part]):
+class BlockTasks(Protocol[_Part]):
     """Independent tasks. ``sizes`` says how much work each of them is, in ``unit``."""
 
     unit: ClassVar[str]
@@ -96,9 +96,9 @@ class SavedState:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def arrays_of(table: Any) -> Arrays:  # noqa: ANN401 - any dataclass of arrays
+def arrays_of(arrays: Any) -> Arrays:  # noqa: ANN401 - any dataclass of arrays
     """Return the arrays of a dataclass by the names of its fields."""
-    return {field.name: getattr(table, field.name) for field in fields(table)}
+    return {field.name: getattr(arrays, field.name) for field in fields(arrays)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,18 +112,14 @@ class TaskRunner:
     progress: Progress = SILENT
     state: SavedState | None = None
 
-    @classmethod
-    def of_process(cls, progress: Progress) -> TaskRunner:
-        """Return a runner with the threads of this process that saves nothing."""
-        return cls(WorkerPool.of_process(), progress)
-
-    def run(self, name: str, prepare: Callable[[], Comparison[Result]], result: Result) -> Result:
+    def run(self, name: str, prepare: Callable[[], BlockTasks[Result]], result: Result) -> Result:
         """Run all tasks that the saved state does not contain, and add their results.
 
         :param name: What is compared, for the progress and the saved state.
-        :param result: The table to add to.
+        :param prepare: Makes the tasks; not called if all of them are done.
+        :param result: What their results are added to.
         """
-        saved, done = None if self.state is None else self.state.load(name), 0
+        saved, done = self.state.load(name) if self.state else None, 0
         if saved is not None:
             done = int(saved["done"])
             for field, array in arrays_of(result).items():
@@ -131,7 +127,7 @@ class TaskRunner:
             if done == saved["tasks"]:
                 return result
         comparison = prepare()
-        sizes, files = comparison.sizes, None if self.state is None else self.state.files
+        sizes, files = comparison.sizes, self.state.files if self.state else None
         self.progress.start(f"comparing {name}", sum(sizes), comparison.unit)
         self.progress.advance(sum(sizes[:done]))
         tasks = range(done, len(sizes))

@@ -25,7 +25,7 @@ from lacuna.margin.screening import Screening
 from lacuna.margin.storage import Margins, read_earlier_margins, write_margins
 from lacuna.margin.tasks import TaskRunner
 from lacuna.progress import SILENT, Progress
-from lacuna.workers import keep_freed_memory
+from lacuna.workers import WorkerPool, keep_freed_memory
 
 BLOCK = 1024  # entries in a block
 
@@ -78,12 +78,11 @@ def update_margins(
         raise ValueError(f"{first:,} of {len(old.known):,} entries kept: these are not the first ones after the change")
     if after.known.all():
         bounds = MarginBounds.of(after.known, before.max_margin)
-    elif first == len(kept) == len(after.known):
+        return bounds.margin, bounds.radius
+    if first == len(kept) == len(after.known):
         return before.margin.copy(), before.unknown_distance.copy()
-    else:
-        keep_freed_memory()
-        bounds = _Update(before, kept, after, TaskRunner.of_process(progress)).run()
-    return bounds.margin, bounds.radius
+    keep_freed_memory()
+    return _Update(before, kept, after, TaskRunner(WorkerPool.of_process(), progress)).run()
 
 
 class _Changes:
@@ -129,7 +128,7 @@ class _Update:
         self._added = np.arange(len(self._radius), len(after.known))
         self._screening = Screening(after.keys, after.mean, len(after.known))
 
-    def run(self) -> MarginBounds:
+    def run(self) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
         """Return the margins and unknown distances."""
         added, removed = self._counts(self._after, self._added), self._counts(self._before, self._removed)
         bounds = self._bounds(added, removed)
