@@ -175,9 +175,9 @@ def true_distances(
     :param ids: Candidates of each query; -1 gives infinity. # (queries, candidates)
     """
     distances = np.full(ids.shape, np.inf, np.float32)
-    found = ids >= 0
-    rows = np.nonzero(found)[0]
-    distances[found] = PairDistances(VectorArray(queries), keys).exact(rows, ids[found])
+    present = ids >= 0
+    rows = np.nonzero(present)[0]
+    distances[present] = PairDistances(VectorArray(queries), keys).exact(rows, ids[present])
     return distances
 
 
@@ -214,11 +214,11 @@ def other_neighbors(itself: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(np.arange(last + 1) != left_out[:, None])
 
 
-def leave_self_out(found: Neighborhood, own: NDArray[np.int64]) -> Neighborhood:
+def leave_self_out(neighbors: Neighborhood, own: NDArray[np.int64]) -> Neighborhood:
     """Remove entry ``own[i]`` from row ``i``: ``k + 1`` neighbors become ``k``."""
-    others = other_neighbors(found.ids == own[:, None])
-    shape = (len(own), found.ids.shape[1] - 1)
-    return Neighborhood(found.distances[others].reshape(shape), found.ids[others].reshape(shape))
+    others = other_neighbors(neighbors.ids == own[:, None])
+    shape = (len(own), neighbors.ids.shape[1] - 1)
+    return Neighborhood(neighbors.distances[others].reshape(shape), neighbors.ids[others].reshape(shape))
 
 
 def _as_float32(vectors: NDArray[Any]) -> torch.Tensor:

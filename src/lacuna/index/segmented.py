@@ -24,11 +24,11 @@ class SegmentedIndex:
     """Finds the nearest live rows of all segments; ids are row numbers of the joined store.
 
     :param store: The joined store.
-    :param open_one: Opens the index of a segment.
+    :param open_segment: Opens the index of a segment.
     :ivar opened: The index of each segment.
     """
 
-    def __init__(self, store: KeyStore, open_one: Callable[[KeyStore], VectorIndex]) -> None:
+    def __init__(self, store: KeyStore, open_segment: Callable[[KeyStore], VectorIndex]) -> None:
         self._dimension = store.keys.dimension
         self._size = store.keys.rows
         self._parts: list[tuple[VectorIndex, NDArray[np.int64]]] = []
@@ -36,7 +36,7 @@ class SegmentedIndex:
         exact: list[tuple[int, int]] = []  # first row and number of rows in the joined store
         first = 0
         for segment in store.segments or ():
-            index, rows = open_one(segment.store), _live_rows(segment)
+            index, rows = open_segment(segment.store), _live_rows(segment)
             self.opened[segment.store] = index
             # The cache of a large segment is worth keeping for the next time that the memory is opened.
             if index.kind == ExactIndex.kind and index.size * self._dimension < EXACT_BELOW:
@@ -63,10 +63,10 @@ class SegmentedIndex:
         queries = check_queries(queries, k, self._dimension)
         if not self._parts:
             return empty_neighborhood(len(queries), k)
-        found = [_in_store(index.search(queries, k), ids) for index, ids in self._parts]
-        if len(found) == 1:
-            return found[0]
-        distances, ids = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
+        neighborhoods = [_in_store(index.search(queries, k), ids) for index, ids in self._parts]
+        if len(neighborhoods) == 1:
+            return neighborhoods[0]
+        distances, ids = (np.concatenate(columns, axis=1) for columns in zip(*neighborhoods, strict=True))
         return nearest(distances, ids, k)
 
 
@@ -90,8 +90,10 @@ def _searched(index: VectorIndex, segment: KeySegment, first: int) -> tuple[Vect
     return FilteredIndex(index, keep), ids
 
 
-def _in_store(found: Neighborhood, ids: NDArray[np.int64]) -> Neighborhood:
-    return Neighborhood(found.distances, np.where(found.ids < 0, MISSING, ids[found.ids]) if len(ids) else found.ids)
+def _in_store(neighbors: Neighborhood, ids: NDArray[np.int64]) -> Neighborhood:
+    return Neighborhood(
+        neighbors.distances, np.where(neighbors.ids < 0, MISSING, ids[neighbors.ids]) if len(ids) else neighbors.ids
+    )
 
 
 @dataclass(frozen=True, eq=False)
