@@ -36,9 +36,10 @@ class Cluster:
     The share is the largest that drops enough. Because counts are integers, it may drop a few too many; random ones of
     these are kept again.
 
-    :param ngram: Number of tokens that must be equal, including the value; also the longest phrase whose cost counts.
-        The default is that of the authors' released code.
-    :param threshold: Largest difference between the cost of an entry and that of its cluster's center.
+    :param ngram: Length of the n-grams that must be equal. They end with the value; phrases whose cost counts are at
+        most as long. The default is that of the authors' released code.
+    :param threshold: Largest difference of translation costs within a group. Costs are compared with that of the
+        cluster's center.
     """
 
     name: ClassVar[str] = "cluster"

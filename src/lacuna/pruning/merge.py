@@ -23,7 +23,7 @@ class Merge:
     An entry into which others were merged, now or before, is not merged itself. It keeps its key; its weight is the
     number of entries it stands for. The visits end when enough entries are merged.
 
-    :param k: Number of neighbors considered. The default is that of the released code of Martins et al.
+    :param k: Neighbors to compare with. The default is that of the released code of Martins et al.
     """
 
     name: ClassVar[str] = "merge"
