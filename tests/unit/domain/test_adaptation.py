@@ -165,8 +165,8 @@ def test_the_same_call_opens_the_finished_domain(large: Domain, folder: Path, mo
     assert hashes(large.path) == before
 
 
-def test_the_same_call_with_a_copy_of_the_model(folder: Path, model: Path, tmp_path: Path) -> None:
-    first, copy = (shutil.copytree(model, tmp_path / name) for name in ("first", "copy"))
+def test_the_same_call_with_a_copy_of_the_model(folder: Path, model_folder: Path, tmp_path: Path) -> None:
+    first, copy = (shutil.copytree(model_folder, tmp_path / name) for name in ("first", "copy"))
     adapt(folder / "small.tsv", tmp_path / "new", model=first, device="cpu")
     again = adapt(folder / "small.tsv", tmp_path / "new", model=copy, device="cpu")
     assert again.model.name == str(first)
