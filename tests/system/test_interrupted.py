@@ -123,8 +123,8 @@ def test_only_verbs_that_keep_finished_work_claim_to_resume(
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    [command] = [one for one in app.registered_commands if one.name == name]
-    monkeypatch.setattr(command, "callback", interrupt)
+    [command] = [command.cls for command in app.registered_commands if command.name == name]
+    monkeypatch.setattr(command, "verb", staticmethod(interrupt))
     ended = attempt(name)
     assert ended.code == 130
     resumes = {"adapt", "add", "build", "margin", "train", "finetune", "reproduce", "demo"}

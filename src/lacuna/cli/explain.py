@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.artifacts.files import check_unused, write_text
-from lacuna.cli.options import (
-    CalibrationFolder,
-    DevPairs,
-    Json,
-    MemoryOptions,
-    SystemOptions,
-    check_output,
-    expand_bundles,
-)
+from lacuna.cli.options import CalibrationFolder, DevPairs, Json, MemoryOptions, SystemOptions, check_output
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import CalibrationError, SettingError
 
@@ -28,7 +20,6 @@ if TYPE_CHECKING:
     from lacuna.translator.calibration import CalibrationManifest
 
 
-@expand_bundles
 def explain(
     sentence: Annotated[str, typer.Argument(help="The sentence to translate.")],
     system: SystemOptions,
@@ -67,7 +58,6 @@ def explain(
         typer.echo(f"{html}: written")
 
 
-@expand_bundles
 def calibrate(
     system: MemoryOptions,
     dev: Annotated[str, typer.Option(help="Dev corpus; none of it may be in the memories.")],
@@ -92,7 +82,6 @@ def calibrate(
     typer.echo(f"{into}: written; it uses both features, and was fitted to all dev pairs")
 
 
-@expand_bundles
 def gaps(
     file: Annotated[
         Path, typer.Argument(help="Sentences of the domain: text, one per line, a corpus, or a document such as .po.")

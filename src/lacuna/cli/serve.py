@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from lacuna.cli.options import (
-    CalibrationFolder,
-    FallbackOption,
-    Json,
-    ModelOptions,
-    expand_bundles,
-    given,
-    refuse_with_domain,
-    use_threads,
-    with_default,
-)
+from lacuna.cli.commands import given, with_default
+from lacuna.cli.options import CalibrationFolder, FallbackOption, Json, ModelOptions, refuse_with_domain, use_threads
 from lacuna.cli.render import print_json
 from lacuna.errors import SettingError, needs_extra
 from lacuna.milvus.address import MilvusAddress, is_address
@@ -34,7 +25,6 @@ _WRITE_VARIABLE = "LACUNA_WRITE_KEY"
 _LIMITS = "lacuna.serving.limits:ServerLimits"
 
 
-@expand_bundles
 def serve(
     system: ModelOptions,
     memory: Annotated[

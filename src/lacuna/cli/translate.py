@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lacuna.cli.commands import with_default
 from lacuna.cli.options import (
     CalibrationFolder,
     ClusterOptions,
     FallbackOption,
     OptionalSystemOptions,
     check_at_least_one,
-    expand_bundles,
-    with_default,
 )
 from lacuna.cli.render import BarProgress, print_json, print_line
 from lacuna.errors import SettingError
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from lacuna.documents import DocumentReport, DocumentSettings, Paragraph
 
 
-@expand_bundles
 def translate(
     system: OptionalSystemOptions,
     cluster: ClusterOptions,

@@ -19,6 +19,7 @@ from typing import Any
 from lacuna.artifacts.files import check_creatable, check_unused, sync, write_text, writing
 from lacuna.artifacts.locks import alone
 from lacuna.corpora import write_tsv
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.domain.corpus_parts import CorpusParts, read_parts
 from lacuna.domain.decisions import Decisions, dropped_share
 from lacuna.domain.domain_folder import (
@@ -39,7 +40,6 @@ from lacuna.domain.manifest import (
     DomainCombiner,
     DomainManifest,
     DomainMemory,
-    DomainModel,
     DomainPairs,
     DomainScore,
     read_domain_manifest,
@@ -102,7 +102,7 @@ def adapt(
     )
     request = DomainRequest(
         corpora=tuple(map(str, named)),
-        model=DomainModel(name=_name_for_later(model), fingerprint=loaded.fingerprint),
+        model=ModelIdentity(name=_name_for_later(model), fingerprint=loaded.fingerprint),
         languages=direction,
         budget=budget,
         seed=seed,
@@ -138,7 +138,7 @@ class DomainRequest:
     """
 
     corpora: tuple[str, ...]
-    model: DomainModel
+    model: ModelIdentity
     languages: Languages | None
     budget: float | None
     seed: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -171,20 +171,9 @@ class _Neighbors:
         # An imported store may have been tokenized differently, or have no text: then nothing is marked.
         if near.position < len(ids) and self._model.token_text(ids[near.position]) == near.token:
             before, word, after = mark(self._model.decode, ids, near.position, pair.target)
+        origin = str(pair.origin)
         return ExplainedNeighbor(
-            memory=near.memory,
-            entry=near.entry,
-            sentence=near.sentence,
-            position=near.position,
-            token=near.token,
-            distance=near.distance,
-            weight=near.weight,
-            known=near.known,
-            source=pair.source,
-            before=before,
-            word=word,
-            after=after,
-            origin=str(pair.origin),
+            **asdict(near), source=pair.source, before=before, word=word, after=after, origin=origin
         )
 
 

@@ -15,8 +15,9 @@ import torch
 
 from lacuna.combiners import Combiner, load_combiner, save_combiner
 from lacuna.combiners.gate import FOLDER as GATE_FOLDER
-from lacuna.combiners.storage import MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import MemoryRecord
 from lacuna.corpora import draw_pairs
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError
 from lacuna.evaluation import evaluate_systems
 from lacuna.fitting import DevSet, FitAdaptive, Fitter, FitVanilla, add_gate, fit_combiner
@@ -126,7 +127,7 @@ def save_safe_combiner(model: Model, memory: Memory, into: Path, *, seed: int) -
     save_combiner(
         safe_combiner([memory]),
         into,
-        model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
+        model=ModelIdentity.of(model),
         memories=(MemoryRecord.of(memory.name, memory.store),),
         dev_loss=None,
         seed=seed,

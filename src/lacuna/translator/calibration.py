@@ -1,7 +1,7 @@
 """Calibration: map margin and model probability to the probability that the model's prediction is right.
 
-A score that increases with the model's probability and with the margin is looked up in a monotonic table. A calibration
-is saved as a folder with a manifest. This module does not know how it is fitted.
+:mod:`lacuna.fitting.calibration` fits it. A score that increases with the model's probability and with the margin is
+looked up in a monotonic table. A calibration is saved as a folder with a manifest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pydantic import Field
 
 from lacuna.artifacts.files import atomic_folder, check_unused
 from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
-from lacuna.combiners.storage import MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import MemoryRecord
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CalibrationError, SettingError
 from lacuna.translator.memory import Memory
 from lacuna.version import __version__
@@ -97,8 +98,8 @@ class Calibration:
         :param margins: Margins above ``most_margin`` count as ``most_margin``.
         :param max_probs: The largest probability in the model's distribution.
         """
-        found = features(margins, max_probs, self.most_margin) @ np.array(self.weights)
-        return np.asarray(np.interp(found, self.scores, self.probabilities), dtype=np.float64)
+        scores = features(margins, max_probs, self.most_margin) @ np.array(self.weights)
+        return np.asarray(np.interp(scores, self.scores, self.probabilities), dtype=np.float64)
 
     def check(self, memories: Sequence[Memory], most_margin: int) -> None:
         """Raise if the calibration does not apply to these memories."""

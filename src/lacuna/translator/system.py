@@ -28,6 +28,7 @@ from lacuna.combiners import (
     load_gate,
 )
 from lacuna.combiners.storage import describe_combiner, make_combiner
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.decoding import BeamSettings
 from lacuna.milvus.address import is_address
 from lacuna.models import Model
@@ -40,14 +41,9 @@ from lacuna.translator.translator import Translator
 FORMAT = 1
 
 
-class ModelPart(Record):
-    """The model of a system.
+class ModelPart(ModelIdentity):
+    """The model of a system; the name ``None`` is that of the bundled model."""
 
-    :param name: Folder or hub name; ``None`` for the bundled model.
-    """
-
-    name: str | None
-    fingerprint: str
     languages: str | None
     mask_placeholders: bool = True
 
