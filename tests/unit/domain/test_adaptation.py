@@ -319,20 +319,20 @@ def test_the_gate_is_used_as_long_as_the_memory_is_the_same(large: Domain) -> No
 
 def test_a_changed_model_is_refused(small: Domain, tmp_path: Path) -> None:
     path = shutil.copytree(small.path, tmp_path / "small")
-    content = json.loads((path / "domain.json").read_text())
+    content = json.loads((path / "system.json").read_text())
     content["model"]["fingerprint"] = "0" * 64
     del content["checksum"]
-    (path / "domain.json").write_text(json.dumps(content))
+    (path / "system.json").write_text(json.dumps(content))
     with pytest.raises(DomainError, match="made with another model"):
         open_domain(path)
 
 
 def test_a_missing_model_is_one_line(small: Domain, tmp_path: Path) -> None:
     path = shutil.copytree(small.path, tmp_path / "small")
-    content = json.loads((path / "domain.json").read_text())
+    content = json.loads((path / "system.json").read_text())
     content["model"]["name"] = str(tmp_path / "gone")
     del content["checksum"]
-    (path / "domain.json").write_text(json.dumps(content))
+    (path / "system.json").write_text(json.dumps(content))
     with pytest.raises(DomainError, match="its model cannot be opened") as caught:
         open_domain(path)
     assert "\n" not in str(caught.value)
@@ -341,11 +341,11 @@ def test_a_missing_model_is_one_line(small: Domain, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["device", "devices"])
 def test_a_missing_model_is_told_from_an_unknown_device(small: Domain, tmp_path: Path, name: str) -> None:
     path = shutil.copytree(small.path, tmp_path / "small")
-    content = json.loads((path / "domain.json").read_text())
+    content = json.loads((path / "system.json").read_text())
     (tmp_path / name).mkdir()
     content["model"]["name"] = name
     del content["checksum"]
-    (path / "domain.json").write_text(json.dumps(content))
+    (path / "system.json").write_text(json.dumps(content))
     with chdir(tmp_path), pytest.raises(DomainError, match=f"its model cannot be opened \\({name} is not a model"):
         open_domain(path)
     with pytest.raises(SettingError, match=r"^device: got 'gpu'; available"):
