@@ -26,7 +26,8 @@ from lacuna.milvus import Collection, CollectionKind, MilvusAddress
 from lacuna.milvus.connection import Connection
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
-from lacuna.translator import Translator, open_memory
+from lacuna.translator import open_memory
+from plain_systems import open_plain
 
 pytestmark = pytest.mark.cluster
 
@@ -159,10 +160,10 @@ def test_translations_are_those_of_the_local_memory(server: MilvusServer, store:
     address = MilvusAddress.of(server.uri, "same")
     texts = [source for source, _ in TEXTS] + ["Das Fenster wurde gespeichert.", "Klicken Sie auf die Datei."]
     combiner = Vanilla(k=4, knn_weight=0.7)
-    local = Translator(model, [open_memory(store.path)], combiner).translate(texts, evidence=True)
+    local = open_plain(model, [open_memory(store.path)], combiner).translate(texts, evidence=True)
     publish_store(store, address, FLAT)
-    linked = Translator(model, [open_memory(store.path)], combiner).translate(texts, evidence=True)
-    alone = Translator(model, [open_memory(str(address))], combiner).translate(texts, evidence=True)
+    linked = open_plain(model, [open_memory(store.path)], combiner).translate(texts, evidence=True)
+    alone = open_plain(model, [open_memory(str(address))], combiner).translate(texts, evidence=True)
     build_index(store)  # local again
     assert [one.text for one in local] == [one.text for one in linked] == [one.text for one in alone]
     assert linked == local
@@ -177,8 +178,8 @@ def test_a_server_that_is_away(server: MilvusServer, store: Store, model: Model)
     publish_store(store, address, FLAT)
     build_index(store)
     memory = open_memory(f"{address}?deadline=1")
-    with_error, with_fallback = (Translator(model, [memory], fallback=fallback) for fallback in (False, True))
-    plain = Translator(model).translate([TEXTS[0][0]])[0].text
+    with_error, with_fallback = (open_plain(model, [memory], fallback=fallback) for fallback in (False, True))
+    plain = open_plain(model).translate([TEXTS[0][0]])[0].text
     server.kill()
     try:
         with pytest.raises(UnavailableError, match="is the server running"):

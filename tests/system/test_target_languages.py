@@ -52,8 +52,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def domain(model: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Domain:
     """A domain whose adaptation has chosen a ratio, a combiner and a gate by BLEU or chrF."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         into = tmp_path_factory.mktemp("domain") / "zh"
         return adapt(corpus, into, model=model, device="cpu")
 
@@ -75,7 +75,7 @@ def test_the_score_of_adapt_is_that_of_evaluate_to_the_last_digit(
 
 
 def test_prune_and_fit_choose_by_characters(domain: Domain, tmp_path: Path) -> None:
-    model, memory = domain.model, domain.open_memory()
+    model, [memory] = domain.model, domain.system.memories
     dev = list(read_corpus(domain.path / "dev.tsv"))
     choice = choose_pruning(model, memory, dev)
     translator = System(model, [memory], choice.combiner).open()

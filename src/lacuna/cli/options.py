@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -19,10 +19,8 @@ from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
     from lacuna.combiners import Combiner, Gate
-    from lacuna.decoding import BeamSettings
-    from lacuna.explanation.calibration import Calibration
     from lacuna.models import Model
-    from lacuna.translator import Memory, Translator
+    from lacuna.translator import Memory, System, Translator
     from lacuna.workers.dask_pool import DaskPool
 
 
@@ -172,13 +170,6 @@ class MemoryOptions(ModelOptions):
         ]
 
 
-class OpenedSystem(NamedTuple):
-    """A translator, and the calibration that belongs to it."""
-
-    translator: Translator
-    calibration: Calibration | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class SystemOptions(MemoryOptions):
     """Options of every verb that translates with memories, given one by one or as a domain."""
@@ -200,16 +191,17 @@ class SystemOptions(MemoryOptions):
         length_penalty: float | None = None,
         gate: bool = False,
         int8: bool = False,
-    ) -> OpenedSystem:
+        fallback: bool = False,
+    ) -> Translator:
         """Open the domain; or the model, the memories, the combiner and the calibration."""
         from lacuna.combiners import Vanilla
         from lacuna.decoding import BeamSettings
-        from lacuna.explanation import load_calibration
-        from lacuna.translator import System
+        from lacuna.translator import System, load_calibration
 
         beam = BeamSettings(**given(beam=self.beam, length_penalty=length_penalty))
         if self.domain is not None:
-            return self._open_domain(self.domain, beam, int8, calibration=calibration, gate=gate or None)
+            more = {"beam": beam, "int8": int8, "fallback": fallback}
+            return self._open_domain(self.domain, more, calibration=calibration, gate=gate or None)
         if self.needs_memory and not self.memory:
             raise SettingError("no memory to search; give --memory STORE or --domain DOMAIN")
         loaded = None if calibration is None else load_calibration(calibration)
@@ -223,23 +215,22 @@ class SystemOptions(MemoryOptions):
             combiner,
             beam,
             gate=self._gate(memories) if gate else None,
+            calibration=loaded,
             exact_contexts=not as_given,
             guard_ends=not as_given,
             int8=int8,
+            fallback=fallback,
         )
-        return OpenedSystem(system.open(), loaded)
+        return system.open()
 
-    def _open_domain(self, folder: Path, beam: BeamSettings, int8: bool, **options: object) -> OpenedSystem:
+    def _open_domain(self, folder: Path, more: dict[str, Any], **options: object) -> Translator:
         from lacuna.domain import open_domain
 
         own = ("model", "languages", "memory", "combiner", "k", "knn_weight", "temperature")
         refuse_with_domain(**{name: getattr(self, name) for name in own}, **options)
         use_threads(self.threads)
-        domain = open_domain(folder, device=self.device)
-        translator = domain.make_translator(beam, int8=int8)
-        if self.tag is not None:
-            translator = translator.with_memories(self._tagged(translator.memories))
-        return OpenedSystem(translator, domain.calibration)
+        system: System = open_domain(folder, device=self.device).system
+        return replace(system, memories=self._tagged(system.memories), **more).open()
 
     def _tagged(self, memories: Sequence[Memory]) -> list[Memory]:
         return list(memories) if self.tag is None else [memory.tagged(self.tag) for memory in memories]

@@ -6,9 +6,9 @@ written atomically. Of models and stores only name, fingerprint and size are rec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -111,6 +111,7 @@ def save_combiner(
 ) -> SavedCombiner:
     """Write a combiner into a folder that does not exist or is empty."""
     check_unused(folder, CombinerError)
+    name, settings = describe_combiner(combiner)
     with saving(folder), atomic_folder(folder) as temporary:
         digest = None
         if combiner.network is not None:
@@ -119,8 +120,8 @@ def save_combiner(
                 save_file(weights, file)
             digest = sha256_of(temporary / WEIGHTS)
         manifest = CombinerManifest(
-            combiner=combiner.name,
-            settings={field.name: getattr(combiner, field.name) for field in fields(combiner) if field.init},
+            combiner=name,
+            settings=settings,
             model=model,
             memories=memories,
             dev_loss=dev_loss,
@@ -129,6 +130,20 @@ def save_combiner(
         )
         write_sealed(temporary / MANIFEST, manifest)
     return SavedCombiner(folder, manifest, combiner)
+
+
+def describe_combiner(combiner: Combiner) -> tuple[str, dict[str, JsonValue]]:
+    """Return the name and the settings of a combiner; one of another kind has the name of its class."""
+    plain = combiner.combiner if isinstance(combiner, SavedCombiner) else combiner
+    name: str = getattr(plain, "name", type(plain).__name__)
+    if not is_dataclass(plain):
+        return name, {}
+    return name, {setting.name: getattr(plain, setting.name) for setting in fields(plain) if setting.init}
+
+
+def make_combiner(name: str, settings: Mapping[str, JsonValue]) -> SavableCombiner:
+    """Return the combiner that :func:`describe_combiner` describes; a network has new weights."""
+    return COMBINERS[name](**settings)
 
 
 @contextmanager
@@ -152,7 +167,7 @@ def load_combiner(path: str | Path) -> SavedCombiner:
         again="copy or fit it again",
     )
     try:
-        combiner = COMBINERS[manifest.combiner](**manifest.settings)
+        combiner = make_combiner(manifest.combiner, manifest.settings)
     except (KeyError, TypeError, LacunaError) as error:
         raise CombinerError(
             f"{folder / MANIFEST}: this version has no combiner {manifest.combiner} with settings {manifest.settings} "

@@ -1,4 +1,4 @@
-"""Fit a calibration, :mod:`lacuna.explanation.calibration`, to dev, and compare it with simpler estimates.
+"""Fit a calibration, :mod:`lacuna.translator.calibration`, to dev, and compare it with simpler estimates.
 
 Estimates of confidence are compared by cross-validation over dev sentences. The saved calibration is fitted to all of
 them.
@@ -19,7 +19,13 @@ from lacuna.artifacts.locks import alone
 from lacuna.combiners.storage import MemoryRecord
 from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CalibrationError, CorpusError, SettingError
-from lacuna.explanation.calibration import (
+from lacuna.fitting.dev_pass import DevBatch, DevSet
+from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
+from lacuna.models import Model
+from lacuna.progress import SILENT, Progress
+from lacuna.records import SentencePair
+from lacuna.translator import Memory
+from lacuna.translator.calibration import (
     Calibration,
     CalibrationManifest,
     Measured,
@@ -27,13 +33,7 @@ from lacuna.explanation.calibration import (
     features,
     save_calibration,
 )
-from lacuna.explanation.knowledge import MOST_MARGIN, knowledge_of
-from lacuna.fitting.dev_pass import DevBatch, DevSet
-from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
-from lacuna.models import Model
-from lacuna.progress import SILENT, Progress
-from lacuna.records import SentencePair
-from lacuna.translator import Memory
+from lacuna.translator.knowledge import MAX_MARGIN, knowledge_of
 
 FOLDS = 5
 
@@ -84,7 +84,7 @@ def calibrate(
     dev: DevSet | Iterable[SentencePair],
     into: str | Path,
     *,
-    most_margin: int = MOST_MARGIN,
+    most_margin: int = MAX_MARGIN,
     seed: int = 1,
     progress: Progress = SILENT,
 ) -> CalibrationReport:

@@ -28,8 +28,9 @@ from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
 from lacuna.models.adapter import Model
 from lacuna.pruning import make_pruner, prune_store
-from lacuna.translator import Memory, System, Translator, open_memory
+from lacuna.translator import Memory, System, open_memory
 from made_up import make_pairs, write_pairs
+from plain_systems import open_plain
 from unit.models.tiny_models import Zoo
 
 TRAIN, DEV = make_pairs(30, seed=1), make_pairs(12, seed=2)
@@ -149,7 +150,7 @@ def test_fitted_combiners_translate_after_loading(
     texts = [pair.source for pair in DEV[:3]]
 
     def translate(combiner: Combiner) -> list[str]:
-        return [one.text for one in Translator(model, memories, combiner, SHORT).translate(texts, evidence=True)]
+        return [one.text for one in open_plain(model, memories, combiner, SHORT).translate(texts, evidence=True)]
 
     assert translate(saved) == translate(report.combiner)
 
@@ -179,7 +180,7 @@ def test_memories_with_fewer_entries_than_k(model: Model, tmp_path: Path) -> Non
     assert (looked_up.values >= 0).sum(1).tolist() == [tiny.store.entries - 1] * tiny.store.entries
     adaptive = FitAdaptive(k=32, temperature=10.0).fit(model, [tiny], DevSet(DEV[:4])).combiner
     for combiner in (adaptive, Kster(model.dimension, 32)):
-        [result] = Translator(model, [tiny], combiner, SHORT).translate([DEV[0].source], evidence=True)
+        [result] = open_plain(model, [tiny], combiner, SHORT).translate([DEV[0].source], evidence=True)
         assert all(0 <= step.knn_weight <= 1 + 1e-6 for step in result.steps)
 
 

@@ -19,6 +19,7 @@ from lacuna.translator.translator import WINDOW
 from lacuna.workers import WorkerPool
 from lacuna.workers.task_messages import forget_tasks, open_task, pack_task
 from made_up import make_pairs
+from plain_systems import open_plain
 from unit.models.tiny_models import make_marian
 
 
@@ -76,7 +77,7 @@ def translate_one(translator: Translator, text: str) -> str:
 @pytest.mark.parametrize("exact_contexts", [False, True])
 def test_a_translator_is_opened_with_all_settings(exact_contexts: bool, model: Model, folder: Path) -> None:
     memory = open_memory(folder / "store", "mine")
-    translator = Translator(model, [memory], Vanilla(k=3, knn_weight=0.9), exact_contexts=exact_contexts)
+    translator = open_plain(model, [memory], Vanilla(k=3, knn_weight=0.9), exact_contexts=exact_contexts)
     forget_tasks()
     task = open_task(pack_task(partial(translate_one, translator), None))
     opened: Translator = task.args[0]  # type: ignore[attr-defined]
@@ -88,7 +89,7 @@ def test_a_translator_is_opened_with_all_settings(exact_contexts: bool, model: M
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_windows_of_a_pool_give_the_same_translations(workers: int, model: Model, folder: Path) -> None:
-    translator = Translator(model, [open_memory(folder / "store")])
+    translator = open_plain(model, [open_memory(folder / "store")])
     texts = [pair.source for pair in make_pairs(WINDOW + 20, seed=3)]
     texts[1] = ""
     plain = translator.translate(texts)

@@ -18,7 +18,8 @@ from lacuna.margin.storage import write_margins
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair, Step
 from lacuna.reproduction.cases import before_and_token, corpus_cases, neighbor_case, underline
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Memory, open_memory
+from plain_systems import open_plain
 
 RESTS = {
     "schläft im Haus": "is sleeping in the house",
@@ -102,7 +103,7 @@ def test_where_a_token_goes_on_with_a_word(model: Model) -> None:
 
 def found_by_hand(model: Model, memory: Memory) -> list[tuple[str, Step]]:
     """Explain the dev set, and keep the steps that a case may show."""
-    translator = Translator(model, [memory], Vanilla(k=K))
+    translator = open_plain(model, [memory], Vanilla(k=K))
     explained = translator.explain([one.source for one in UNSEEN], [one.target for one in UNSEEN])
     return [
         (one.source, step)

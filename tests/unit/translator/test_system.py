@@ -17,6 +17,7 @@ from lacuna.index import build_index
 from lacuna.models import Model, load_model
 from lacuna.records import Origin, SentencePair
 from lacuna.translator import Memory, System, open_memory
+from lacuna.translator.retriever import Retriever
 
 OBJECTS = {"Ordner": "folder", "Knopf": "button", "Besitzer": "owner", "Server": "server", "Befehl": "command"}
 STATES = {"ist leer": "is empty", "ist gesperrt": "is locked", "ist neu": "is new", "fehlt": "is missing"}
@@ -47,6 +48,12 @@ def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
     return open_memory(store.path)
 
 
+def searching(system: System) -> Retriever:
+    retriever = system.retriever()
+    assert retriever is not None
+    return retriever
+
+
 def test_nothing_else_makes_a_translator() -> None:
     root = Path(lacuna.__file__).parent
     makers = {
@@ -55,7 +62,7 @@ def test_nothing_else_makes_a_translator() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Translator"
     }
-    assert makers == {"translator/system.py", "translator/translator.py"}  # the second reopens one in a worker
+    assert makers == {"translator/system.py"}
 
 
 def test_without_a_combiner_a_small_memory_does_not_harm_other_text(
@@ -78,7 +85,7 @@ def test_without_a_combiner_a_small_memory_does_not_harm_other_text(
 
 def test_the_safe_combiner_is_that_of_adapt_for_the_largest_memory(model: Model, memory: Memory) -> None:
     few = memory.excluding(range(1, 60))
-    assert System(model, [few, memory]).open().combiner.k == Proximity.suited_to(memory.store).k
+    assert searching(System(model, [few, memory])).combiner.k == Proximity.suited_to(memory.store).k
 
 
 def test_a_sentence_of_the_memory_is_translated_as_there(model: Model, memory: Memory) -> None:
@@ -90,6 +97,6 @@ def test_a_gate_is_used_only_with_the_entries_that_it_was_made_for(model: Model,
     regions = Regions(torch.zeros(1, model.dimension), torch.zeros(1, 2))
     gate = Gate(regions, make_gate_network(), torch.zeros(4), torch.ones(4), threshold=1e9)
     entries = memory.store.entries
-    assert System(model, [memory], gate=gate, gate_entries=entries).open().gate is gate
-    assert System(model, [memory], gate=gate).open().gate is gate
-    assert System(model, [memory], gate=gate, gate_entries=entries + 1).open().gate is None
+    assert searching(System(model, [memory], gate=gate, gate_entries=entries)).gate is gate
+    assert searching(System(model, [memory], gate=gate)).gate is gate
+    assert searching(System(model, [memory], gate=gate, gate_entries=entries + 1)).gate is None

@@ -7,7 +7,7 @@ looked up in a monotonic table. A calibration is saved as a folder with a manife
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.combiners.storage import MemoryRecord
 from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CalibrationError, SettingError
-from lacuna.translator import Memory
+from lacuna.translator.memory import Memory
 from lacuna.version import __version__
 
 FORMAT = 1
@@ -82,6 +82,7 @@ class Calibration:
     The other fields are those of :class:`CalibrationManifest`.
 
     :param model: Fingerprint of the model it was fitted to; empty for any model.
+    :param path: Its folder, if it is saved.
     """
 
     weights: tuple[float, float]
@@ -89,6 +90,7 @@ class Calibration:
     probabilities: tuple[float, ...]
     most_margin: int
     model: str = ""
+    path: Path | None = field(default=None, compare=False)
 
     def probability(self, margins: NDArray[Any], max_probs: NDArray[Any]) -> NDArray[np.float64]:
         """Return the probability for each token.
@@ -154,4 +156,6 @@ def calibration_of(manifest: CalibrationManifest, folder: Path) -> Calibration:
     increasing = np.all(np.diff(scores) > 0) and np.all(np.diff(probabilities) >= 0)
     if len(scores) != len(probabilities) or not increasing:
         raise CalibrationError(f"{folder / MANIFEST}: its table is not increasing; copy or calibrate again")
-    return Calibration(manifest.weights, scores, probabilities, manifest.most_margin, manifest.model.fingerprint)
+    return Calibration(
+        manifest.weights, scores, probabilities, manifest.most_margin, manifest.model.fingerprint, folder
+    )
