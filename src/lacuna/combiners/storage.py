@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import JsonValue
@@ -111,7 +111,6 @@ def save_combiner(
 ) -> SavedCombiner:
     """Write a combiner into a folder that does not exist or is empty."""
     check_unused(folder, CombinerError)
-    name, settings = describe_combiner(combiner)
     with saving(folder), atomic_folder(folder) as temporary:
         digest = None
         if combiner.network is not None:
@@ -120,8 +119,8 @@ def save_combiner(
                 save_file(weights, file)
             digest = sha256_of(temporary / WEIGHTS)
         manifest = CombinerManifest(
-            combiner=name,
-            settings=settings,
+            combiner=combiner.name,
+            settings=describe_combiner(combiner)[1],
             model=model,
             memories=memories,
             dev_loss=dev_loss,
@@ -134,11 +133,11 @@ def save_combiner(
 
 def describe_combiner(combiner: Combiner) -> tuple[str, dict[str, JsonValue]]:
     """Return the name and the settings of a combiner; one of another kind has the name of its class."""
-    plain = combiner.combiner if isinstance(combiner, SavedCombiner) else combiner
-    name: str = getattr(plain, "name", type(plain).__name__)
-    if not is_dataclass(plain):
-        return name, {}
-    return name, {setting.name: getattr(plain, setting.name) for setting in fields(plain) if setting.init}
+    if isinstance(combiner, SavedCombiner):
+        return combiner.manifest.combiner, combiner.manifest.settings
+    settings: tuple[Field[Any], ...] = fields(combiner) if is_dataclass(combiner) else ()
+    name: str = getattr(combiner, "name", type(combiner).__name__)
+    return name, {setting.name: getattr(combiner, setting.name) for setting in settings if setting.init}
 
 
 def make_combiner(name: str, settings: Mapping[str, JsonValue]) -> SavableCombiner:

@@ -59,7 +59,7 @@ class Plac:
             int(np.count_nonzero(candidates)),
             len(known),
             f"only known entries with a margin of {self.min_margin} or more are dropped",
-            _ratios({least: int(np.count_nonzero(known & (margin >= least))) for least in MIN_MARGINS}, len(known)),
+            _ratios({bound: int(np.count_nonzero(known & (margin >= bound))) for bound in MIN_MARGINS}, len(known)),
             clamp,
         )
         if self.order == "random":
@@ -101,7 +101,7 @@ class Reverse:
             int(np.count_nonzero(candidates)),
             len(margin),
             f"only entries with a margin below {self.min_margin} are dropped",
-            _ratios({most: int(np.count_nonzero(margin < most)) for most in MIN_MARGINS}, len(margin)),
+            _ratios({bound: int(np.count_nonzero(margin < bound)) for bound in MIN_MARGINS}, len(margin)),
             clamp,
         )
         keep = draw(candidates, count, seeded_rng(seed))

@@ -42,7 +42,7 @@ FORMAT = 1
 
 
 class ModelPart(ModelIdentity):
-    """The model of a system, with its direction."""
+    """The model of a system; the name ``None`` is that of the bundled model."""
 
     languages: str | None
     mask_placeholders: bool = True
