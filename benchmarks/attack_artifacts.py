@@ -61,7 +61,6 @@ from lacuna.editing import (
     replace_sentence,
 )
 from lacuna.errors import LacunaError, LacunaWarning
-from lacuna.explanation.calibration import load_calibration
 from lacuna.fitting import DevSet, calibrate, fit_combiner, make_fitter
 from lacuna.index import build_index, open_index
 from lacuna.margin import measure_margin, read_margins
@@ -69,6 +68,7 @@ from lacuna.models import Model, load_model
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import Languages
 from lacuna.translator import open_memory
+from lacuna.translator.calibration import load_calibration
 from made_up import make_pairs, write_pairs
 from unit.editing.rule_model import RuleModel
 from unit.models.tiny_models import make_marian
@@ -166,7 +166,7 @@ def _read_domain(folder: Path) -> object:
 def _use_domain(folder: Path) -> object:
     domain = open_domain(folder, device="cpu")
     texts = [one.text for one in domain.translate([pair.source for pair in make_pairs(2, seed=3)])]
-    return [texts, domain.manifest.model_dump(exclude={"seconds"}), domain.calibration]
+    return [texts, domain.manifest.model_dump(exclude={"seconds"}), domain.system.calibration]
 
 
 def _adapt(home: Path) -> object:

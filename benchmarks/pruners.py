@@ -30,7 +30,7 @@ from lacuna.models import Model, load_model
 from lacuna.progress import SILENT
 from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import Languages, SentencePair
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Memory, System, open_memory
 
 Mask = NDArray[np.bool_]
 # Returns one number per entry: known entries of the highest numbers are dropped.
@@ -85,7 +85,7 @@ def _copies(store: Store, memory: Memory, model: Model, dev: list[SentencePair],
 def _unused(store: Store, memory: Memory, model: Model, dev: list[SentencePair], seed: int) -> NDArray[np.float64]:
     """Rank last the entries that are neighbors of dev tokens, the most frequent ones at the very last."""
     uses = np.zeros(store.entries, np.int64)
-    for found in DevSet(dev).retrieve(model, [memory], 8, lambda batch: batch.found.entries):
+    for found in DevSet(dev).retrieve(model, [memory], 8, lambda batch: batch.retrieval.entries):
         np.add.at(uses, found[found >= 0], 1)
     return -uses + _noise(store, seed)
 
@@ -134,7 +134,7 @@ def main() -> None:
         pruned = memory if index is None else replace(memory, index=index)
         with tempfile.TemporaryDirectory() as folder:
             fit = fit_combiner(FitAdaptive(), model, [pruned], fitted_set, Path(folder) / "fit", seed=seed)
-        return [result.text for result in Translator(model, [pruned], fit.combiner).translate(sources)]
+        return [result.text for result in System(model, [pruned], fit.combiner).open().translate(sources)]
 
     fitted_set = DevSet(fitted)
     whole = [translate(None, seed) for seed in given.seeds]

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import (
-    CORPUS_HELP,
-    Json,
-    LanguagesOption,
-    MemoryPath,
-    ModelOptions,
-    check_output,
-    expand_bundles,
-    memory_folder,
-)
+from lacuna.cli.options import CORPUS_HELP, Json, LanguagesOption, MemoryPath, ModelOptions, check_output, memory_folder
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, read_corpus
 from lacuna.datastore import open_store
@@ -46,7 +37,6 @@ MemoryPlace = Annotated[
 ]
 
 
-@expand_bundles
 def add(
     memory: MemoryPlace,
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)],
@@ -119,7 +109,6 @@ def forget(
     _print(memory, forget_sentences(memory_folder(Path(memory)), selection, dry_run=dry_run, receipt=receipt), json)
 
 
-@expand_bundles
 def replace(
     memory: MemoryPlace,
     system: ModelOptions,

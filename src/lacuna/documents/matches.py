@@ -18,7 +18,6 @@ from rapidfuzz.distance import Levenshtein
 
 from lacuna.corpora.placeholders import find_placeholders, placeholder_spans, same_placeholders
 from lacuna.documents.paragraphs import Paragraph, Sentence
-from lacuna.explanation.confidence import Scored
 from lacuna.milvus import CollectionStore
 from lacuna.records import SentencePair
 from lacuna.translator import Memory
@@ -123,13 +122,13 @@ def mark_matches(paragraph: Paragraph, matches: SegmentMatches) -> Paragraph:
 
 
 def _marked(sentence: Sentence, matches: SegmentMatches) -> Sentence:
-    if sentence.scored is None:
+    translation = sentence.translation
+    if translation is None:
         return sentence
-    translation = sentence.scored.translation
     match = matches.holding(sentence.source, translation.text)
     if match is None:
         return sentence
-    return sentence._replace(scored=Scored(replace(translation, flag=""), None), match=match.memory)
+    return sentence._replace(translation=replace(translation, flag="", confidence=None), match=match.memory)
 
 
 def _match(text: str, memory: Memory, sentence: int) -> Match | None:

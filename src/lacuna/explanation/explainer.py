@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from lacuna.errors import SettingError, UnavailableError
-from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
-from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator import Memory, Translator
+from lacuna.translator.knowledge import MAX_MARGIN, Knowledge, know
 
 
 def explain(
@@ -28,15 +26,15 @@ def explain(
     *,
     target: str | None = None,
     without: Collection[int] = (),
-    calibration: Calibration | None = None,
 ) -> Explanation:
     """Translate a sentence and explain every token.
 
+    The calibration of the translator's system, if it has one, gives the confidence of each token.
+
     :param target: A translation to explain instead of the translator's own.
     :param without: Ids of sentences whose entries the search must not find, in any memory.
-    :param calibration: Gives the confidence of each token.
     """
-    explainer = Explainer(translator, without=without, calibration=calibration)
+    explainer = Explainer(translator, without=without)
     [explanation] = explainer.explain([text], None if target is None else [target])
     return explanation
 
@@ -45,35 +43,25 @@ class Explainer:
     """Explains the translations of a translator, exactly as it makes them: same combiner, gate and weights.
 
     :param without: Ids of sentences whose entries the search must not find, in any memory.
-    :param calibration: Gives the confidence of each token.
     :param most_margin: Margins are counted up to this bound.
     """
 
-    def __init__(
-        self,
-        translator: Translator,
-        *,
-        without: Collection[int] = (),
-        calibration: Calibration | None = None,
-        most_margin: int = MOST_MARGIN,
-    ) -> None:
+    def __init__(self, translator: Translator, *, without: Collection[int] = (), most_margin: int = MAX_MARGIN) -> None:
         if most_margin < 1:
             raise SettingError(f"most_margin: got {most_margin}; allowed is 1 or more")
-        if calibration is not None:
-            calibration.check(translator.memories, most_margin)
+        self._calibration = translator.system.calibration
+        if self._calibration is not None:
+            self._calibration.check(translator.memories, most_margin)
         _check_names(translator.memories)
         self.without = tuple(sorted(set(without)))
         _check_without(self.without, translator.memories)
-        self.translator = translator
+        memories = translator.memories
         if self.without:
-            memories = [memory.excluding(self.without) for memory in translator.memories]
-            self.translator = translator.with_memories(memories)
-        if translator.fallback:
-            # All or nothing: a translation, its evidence and its margins are with the memories, or all are without.
-            self.translator = copy(self.translator)
-            self.translator.fallback = False
-        self._fallback, self._plain = translator.fallback, translator.with_memories(())
-        self._calibration, self._most_margin = calibration, most_margin
+            memories = tuple(memory.excluding(self.without) for memory in memories)
+        # All or nothing: a translation, its evidence and its margins are with the memories, or all are without.
+        self.translator = replace(translator.system, memories=memories, fallback=False).open()
+        self._fallback, self._plain = translator.system.fallback, translator.with_memories(())
+        self._most_margin = most_margin
 
     def explain(
         self, texts: Sequence[str], targets: Sequence[str] | None = None, *, progress: Progress = SILENT
@@ -90,7 +78,7 @@ class Explainer:
             if not self._fallback:
                 raise
         alone = Explainer(self._plain)._explained(texts, targets, progress)
-        return [replace(one, without=self.without, without_memory=True) for one in alone]
+        return [replace(explanation, without=self.without, without_memory=True) for explanation in alone]
 
     def _explained(self, texts: Sequence[str], targets: Sequence[str] | None, progress: Progress) -> list[Explanation]:
         if targets is None:
@@ -101,8 +89,10 @@ class Explainer:
         plain = self._plain.translate(texts, progress=progress) if has_memory or targets is not None else translations
         known: Sequence[Knowledge | None] = [None] * len(texts)
         if has_memory:
-            known = know(self.translator, texts, [one.ids for one in translations], self._most_margin)
-        neighbors = _Neighbors(self.translator.model, self.translator.memories, translations)
+            ids = [translation.ids for translation in translations]
+            sources = self.translator.encode(texts)
+            known = know(self.translator.model, self.translator.memories, sources, ids, self._most_margin)
+        neighbors = _NeighborSentences(self.translator.model, self.translator.memories, translations)
         return [
             self._explanation(translation, base.text, knowledge, neighbors)
             for translation, base, knowledge in zip(translations, plain, known, strict=True)
@@ -124,7 +114,7 @@ class Explainer:
         return results
 
     def _explanation(
-        self, translation: Translation, base_text: str, known: Knowledge | None, neighbors: _Neighbors
+        self, translation: Translation, base_text: str, known: Knowledge | None, neighbors: _NeighborSentences
     ) -> Explanation:
         texts = pieces(self.translator.model.decode, translation.ids, translation.text)
         margins = [None] * len(texts) if known is None else known.margins.tolist()
@@ -142,7 +132,7 @@ class Explainer:
         )
 
     def _token(
-        self, step: Step, text: str, margin: int | None, confidence: float | None, neighbors: _Neighbors
+        self, step: Step, text: str, margin: int | None, confidence: float | None, neighbors: _NeighborSentences
     ) -> ExplainedToken:
         return ExplainedToken(
             token=step.token,
@@ -160,7 +150,7 @@ class Explainer:
         )
 
 
-class _Neighbors:
+class _NeighborSentences:
     """Shows neighbors in their sentences. Each sentence is tokenized once."""
 
     def __init__(self, model: Model, memories: Sequence[Memory], translations: Sequence[Translation]) -> None:
@@ -169,7 +159,8 @@ class _Neighbors:
         steps = (step for translation in translations for step in translation.steps)
         wanted = list(dict.fromkeys((near.memory, near.sentence) for step in steps for near in step.neighbors))
         read = {
-            name: store.sentences.pairs([one for own, one in wanted if own == name]) for name, store in stores.items()
+            name: store.sentences.pairs([number for own, number in wanted if own == name])
+            for name, store in stores.items()
         }
         pairs = [read[name][sentence] for name, sentence in wanted]
         ids = model.encode_targets([pair.target for pair in pairs])
@@ -181,20 +172,9 @@ class _Neighbors:
         # An imported store may have been tokenized differently, or have no text: then nothing is marked.
         if near.position < len(ids) and self._model.token_text(ids[near.position]) == near.token:
             before, word, after = mark(self._model.decode, ids, near.position, pair.target)
+        origin = str(pair.origin)
         return ExplainedNeighbor(
-            memory=near.memory,
-            entry=near.entry,
-            sentence=near.sentence,
-            position=near.position,
-            token=near.token,
-            distance=near.distance,
-            weight=near.weight,
-            known=near.known,
-            source=pair.source,
-            before=before,
-            word=word,
-            after=after,
-            origin=str(pair.origin),
+            **asdict(near), source=pair.source, before=before, word=word, after=after, origin=origin
         )
 
 

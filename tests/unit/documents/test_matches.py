@@ -10,7 +10,6 @@ from lacuna.datastore import build_store
 from lacuna.documents.matches import SegmentMatches, mark_matches
 from lacuna.documents.paragraphs import Paragraph, Sentence
 from lacuna.documents.sentence_splitting import Piece
-from lacuna.explanation.confidence import Scored
 from lacuna.index import ExactIndex
 from lacuna.records import Origin, SentencePair, Translation
 from lacuna.translator import Memory
@@ -60,8 +59,8 @@ def test_the_most_frequent_translation_wins(matches: SegmentMatches) -> None:
 
 def test_a_sentence_that_is_translated_as_in_a_memory_is_a_persons(matches: SegmentMatches) -> None:
     def sentence(source: str, text: str) -> Sentence:
-        made = Translation(source, text, -1.0, 3, flag="looks cut")
-        return Sentence(source, Scored(made, 0.2), Piece(text, " "))
+        made = Translation(source, text, -1.0, 3, flag="looks cut", confidence=0.2)
+        return Sentence(source, made, Piece(text, " "))
 
     by_hand = [sentence("Ende", "End"), sentence("Ende", "The  end"), sentence("Datei {x} öffnen", "Open file {x}")]
     by_machine = [sentence("Ende", "Finish"), sentence("Anfang", "End"), sentence("Datei {x} öffnen", "Open file %s")]
@@ -69,7 +68,7 @@ def test_a_sentence_that_is_translated_as_in_a_memory_is_a_persons(matches: Segm
     paragraph = mark_matches(Paragraph("x", (*by_hand, blank)), matches)
     assert [one.match for one in paragraph.sentences] == ["it", "it", "it", ""]
     assert (paragraph.text, paragraph.tokens, paragraph.confidence) == ("End The  end Open file {x} 12", 9, None)
-    assert [one.scored.translation.flag for one in paragraph.sentences if one.scored] == ["", "", ""]
+    assert [one.translation.flag for one in paragraph.sentences if one.translation] == ["", "", ""]
     assert mark_matches(Paragraph("x", tuple(by_machine)), matches).sentences == tuple(by_machine)
 
 

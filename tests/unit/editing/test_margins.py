@@ -13,8 +13,8 @@ from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentence
 from lacuna.errors import SettingError
 from lacuna.index import build_index
 from lacuna.margin import measure_margin, read_margins
-from lacuna.margin.edited import follow_edits
 from lacuna.margin.reference import reference_margins
+from lacuna.margin.updating import follow_edits
 from lacuna.pruning import Plac, prune_store
 from unit.editing.rule_model import RuleModel, pair
 

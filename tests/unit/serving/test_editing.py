@@ -15,10 +15,9 @@ from lacuna.combiners import Vanilla
 from lacuna.datastore import open_store
 from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log
 from lacuna.errors import SettingError
-from lacuna.explanation.confidence import Scored
 from lacuna.margin import measure_margin
 from lacuna.models import Model
-from lacuna.records import Origin, SentencePair
+from lacuna.records import Origin, SentencePair, Translation
 from lacuna.serving import Access, Engine, ServerLimits, create_app
 from lacuna.serving.app import serve
 from lacuna.serving.engine import Job
@@ -289,7 +288,7 @@ def test_a_request_keeps_the_state_it_began_with(model: Model, folder: Path) -> 
     engine.replace(open_memory(folder, before=before))
     texts = [SOURCES[0], NEW["source"]]
     old, new = (
-        [one.translation.text for one in engine.run(job, texts) if isinstance(one, Scored)]
+        [one.text for one in engine.run(job, texts) if isinstance(one, Translation)]
         for job in (begun, Job(engine.resolve_options()))
     )
     assert (old[0], new[1]) == (TARGETS[0], NEW["target"])
