@@ -15,7 +15,7 @@ from pathlib import Path
 from lacuna.corpora.text import read_jsonl, read_plain, read_tsv
 from lacuna.corpora.units import Unit, mo_units, po_units, tmx_units, xliff_units
 from lacuna.errors import CorpusError, LacunaWarning
-from lacuna.formats.files import COMPRESSIONS, content_suffix
+from lacuna.formats.input_files import COMPRESSIONS, content_suffix
 from lacuna.records import Languages, Origin, SentencePair
 
 READERS: dict[str, Callable[[Path, Languages | None], Iterator[Unit]]] = {

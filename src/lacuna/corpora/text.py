@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 from lacuna.artifacts.files import atomic_path
 from lacuna.corpora.units import Unit
 from lacuna.errors import CorpusError
-from lacuna.formats.files import content_suffix, read_lines
+from lacuna.formats.input_files import content_suffix, read_lines
 from lacuna.records import SentencePair
 
 _SEPARATORS = re.compile(r"\r\n|[\t\n\r]")

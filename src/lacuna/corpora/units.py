@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lacuna.errors import CorpusError
-from lacuna.formats import tmx, xliff
-from lacuna.formats.files import MAX_LINE_BYTES, check_length, open_bytes
+from lacuna.formats import tmx_variants, xliff_segments
 from lacuna.formats.inline_elements import InlineElements
+from lacuna.formats.input_files import MAX_LINE_BYTES, check_length, open_bytes
 from lacuna.formats.languages import is_reversed, language_matches
 from lacuna.formats.mo import MAX_CATALOG_BYTES, parse_mo
-from lacuna.formats.po import Catalog, Message, header_language, read_po
-from lacuna.formats.tmx import TmxUnit
-from lacuna.formats.xliff import XliffSegment, XliffUnit
+from lacuna.formats.po_entries import Catalog, Message, header_language, read_po
+from lacuna.formats.tmx_variants import TmxUnit
+from lacuna.formats.xliff_segments import XliffSegment, XliffUnit
 from lacuna.formats.xml_units import Node, read_units
 from lacuna.records import Languages
 
@@ -107,13 +107,13 @@ def tmx_units(path: Path, languages: Languages | None) -> Iterator[Unit]:
     seen: dict[str, None] = {}  # an ordered set
     pairs = ordinal = 0
     with open_bytes(path) as file:
-        for node in read_units(file, str(path), tmx.ROOT, tmx.UNITS, tags={"header"}):
+        for node in read_units(file, str(path), tmx_variants.ROOT, tmx_variants.UNITS, tags={"header"}):
             if node.name == "header":
                 srclang = node.attributes.get("srclang", "")
                 continue
             ordinal += 1
             unit = TmxUnit.parse(node, str(path))
-            if not seen.keys() >= unit.variants.keys() and len(seen) < tmx.MAX_NAMED_LANGUAGES:
+            if not seen.keys() >= unit.variants.keys() and len(seen) < tmx_variants.MAX_NAMED_LANGUAGES:
                 seen.update(dict.fromkeys(unit.variants))
                 chosen = languages or _only_languages(path, node, list(seen), srclang)
             texts = _tmx_texts(path, unit, chosen) if chosen else None
@@ -142,9 +142,9 @@ def _only_languages(path: Path, node: Node, seen: list[str], srclang: str) -> La
 
 def _tmx_texts(path: Path, unit: TmxUnit, languages: Languages) -> tuple[str, str] | None:
     source, target = unit.sides(languages)
-    if source is None or target is None or tmx.needs_review(target):
+    if source is None or target is None or tmx_variants.needs_review(target):
         return None
-    return _texts(path, tmx.INLINE, source.child("seg"), target.child("seg"))
+    return _texts(path, tmx_variants.INLINE, source.child("seg"), target.child("seg"))
 
 
 # --- XLIFF -----------------------------------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ def xliff_units(path: Path, languages: Languages | None) -> Iterator[Unit]:
     files = ordinal = 0
     prefix = ""
     with open_bytes(path) as file:
-        for node in read_units(file, str(path), xliff.ROOT, xliff.UNITS, xliff.TAGS):
-            if node.name in xliff.TAGS:
+        for node in read_units(file, str(path), xliff_segments.ROOT, xliff_segments.UNITS, xliff_segments.TAGS):
+            if node.name in xliff_segments.TAGS:
                 swap = _is_reversed_xliff(path, node, languages, swap)
                 if node.name == "file":
                     # Ids are unique within one <file> only, so ids of further files are prefixed with its name.
@@ -184,7 +184,7 @@ def _is_reversed_xliff(path: Path, tag: Node, languages: Languages | None, befor
 
     :param before: What tags before said, for a tag that does not name languages.
     """
-    named = xliff.languages_named(tag)
+    named = xliff_segments.languages_named(tag)
     if named is None or languages is None:
         return before
     source, target = named

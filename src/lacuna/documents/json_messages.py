@@ -17,7 +17,7 @@ from typing import BinaryIO
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.icu_messages import IcuMessage, parse_message
 from lacuna.errors import DocumentError
-from lacuna.formats.files import MAX_PART_BYTES
+from lacuna.formats.input_files import MAX_PART_BYTES
 from lacuna.records import Languages
 
 _DEEPEST = 100_000

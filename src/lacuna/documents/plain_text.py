@@ -16,7 +16,7 @@ from lacuna.documents.inline_markup import (
     text_pieces,
 )
 from lacuna.errors import DocumentError
-from lacuna.formats.files import MAX_PART_BYTES
+from lacuna.formats.input_files import MAX_PART_BYTES
 from lacuna.records import Languages
 
 MAX_FILE_BYTES = 64_000_000  # bytes of a file that is read whole because its structure is not bound to lines

@@ -16,7 +16,7 @@ from lacuna.documents.base import DocumentSegment, Filled, InlineCodes
 from lacuna.documents.plurals import Plurals, plural_forms_of
 from lacuna.errors import DocumentError
 from lacuna.formats.languages import base_language
-from lacuna.formats.po import (
+from lacuna.formats.po_entries import (
     SPACE,
     PoEntry,
     find_charset,

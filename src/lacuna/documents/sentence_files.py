@@ -15,7 +15,7 @@ from lacuna.documents.base import DocumentSegment
 from lacuna.documents.file_formats import format_of, is_document
 from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
 from lacuna.errors import CorpusError, SettingError
-from lacuna.formats.files import content_suffix
+from lacuna.formats.input_files import content_suffix
 from lacuna.models import Model
 from lacuna.translator.streaming import open_lines
 

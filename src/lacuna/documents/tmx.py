@@ -14,7 +14,7 @@ from typing import BinaryIO
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.xml_codes import Coded, read_coded, read_translation
 from lacuna.errors import DocumentError
-from lacuna.formats.tmx import (
+from lacuna.formats.tmx_variants import (
     CONFIDENCE,
     INLINE,
     MAX_NAMED_LANGUAGES,

@@ -16,7 +16,7 @@ from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.xml_codes import Coded, read_coded, read_translation
 from lacuna.errors import DocumentError
 from lacuna.formats.languages import base_language
-from lacuna.formats.xliff import (
+from lacuna.formats.xliff_segments import (
     REVIEW,
     ROOT,
     TAGS,

@@ -16,7 +16,7 @@ from lacuna.errors import EvaluationError, SettingError
 from lacuna.evaluation.comet import SegmentScorer
 from lacuna.evaluation.scores import SystemScore, evaluate_systems
 from lacuna.evaluation.significance import SAMPLES, SEED
-from lacuna.formats.files import content_suffix, read_lines
+from lacuna.formats.input_files import content_suffix, read_lines
 from lacuna.formats.languages import language_matches
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Translation

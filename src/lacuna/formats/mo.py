@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 
 from lacuna.errors import FormatError
-from lacuna.formats.files import check_length
-from lacuna.formats.po import Catalog, Message, check_charset, header_fields
+from lacuna.formats.input_files import check_length
+from lacuna.formats.po_entries import Catalog, Message, check_charset, header_fields
 
 MAX_CATALOG_BYTES = 64_000_000  # after decompression; compiled catalogs are read whole, and real ones are far smaller
 
@@ -66,7 +66,7 @@ def _strings(content: bytes, name: str) -> list[tuple[bytes, bytes]]:
 
 
 def _message(key: str, translation: str) -> Message:
-    context, separator, ids = key.partition(_CONTEXT_END)
-    forms = (ids if separator else key).split(_FORM_END)[:2]
-    texts = translation.split(_FORM_END) if len(forms) > 1 else [translation]
-    return Message(context if separator else "", tuple(forms), tuple(texts))
+    first, *plural = key.split(_FORM_END)[:2]
+    context, separator, msgid = first.partition(_CONTEXT_END)
+    texts = translation.split(_FORM_END) if plural else [translation]
+    return Message(context if separator else "", (msgid if separator else first, *plural), tuple(texts))

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from xml.parsers import expat
 
 from lacuna.errors import FormatError
-from lacuna.formats.files import MAX_PART_BYTES
+from lacuna.formats.input_files import MAX_PART_BYTES
 
 MAX_DEPTH = 1_000
 # A tree takes far more memory than its bytes, so the bound on bytes is not enough.

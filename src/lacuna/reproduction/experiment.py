@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from lacuna.corpora import BILINGUAL_SUFFIXES, CleaningReport, clean, draw_pairs, read_corpus
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.errors import CorpusError, LacunaError, SettingError
-from lacuna.formats.files import COMPRESSIONS
+from lacuna.formats.input_files import COMPRESSIONS
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
 from lacuna.reproduction.paper import paper_of

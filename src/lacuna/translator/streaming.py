@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import BinaryIO, Generic, NamedTuple, TypeVar
 
 from lacuna.errors import CorpusError
-from lacuna.formats.files import decode_lines
+from lacuna.formats.input_files import decode_lines
 
 Item = TypeVar("Item")
 

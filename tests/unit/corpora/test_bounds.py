@@ -13,7 +13,7 @@ import pytest
 
 from lacuna.corpora import read_corpus
 from lacuna.errors import CorpusError
-from lacuna.formats.files import MAX_LINE_BYTES
+from lacuna.formats.input_files import MAX_LINE_BYTES
 from lacuna.formats.mo import MAX_CATALOG_BYTES
 from unit.corpora.mo_files import compile_mo
 

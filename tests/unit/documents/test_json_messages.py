@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.json_messages import JsonFormat
 from lacuna.errors import DocumentError
-from lacuna.formats.files import MAX_PART_BYTES
+from lacuna.formats.input_files import MAX_PART_BYTES
 from unit.documents.fake_translations import GERMAN, cut, fill, messages, problem, shout
 
 PLAIN = """{

@@ -11,7 +11,7 @@ from lacuna.documents.base import Filled
 from lacuna.documents.inline_markup import InlinePart, Kind, match_pairs, span_of
 from lacuna.documents.plain_text import TextFormat
 from lacuna.errors import DocumentError
-from lacuna.formats.files import MAX_PART_BYTES
+from lacuna.formats.input_files import MAX_PART_BYTES
 from unit.documents.fake_translations import GERMAN, cut, fill, messages, problem, shout
 
 TEXT = TextFormat()

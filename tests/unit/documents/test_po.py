@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.po import PoFormat
 from lacuna.errors import DocumentError
-from lacuna.formats.files import MAX_PART_BYTES
+from lacuna.formats.input_files import MAX_PART_BYTES
 from lacuna.records import Languages
 from unit.documents.fake_translations import GERMAN, cut, fill, messages, problem, shout
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lacuna.errors import DocumentError
 from lacuna.formats import xml_units
-from lacuna.formats.xml_units import Node, XmlPart, cut, escape, with_attributes
-from unit.documents.xml_files import CONTENT, pieces, unit
+from lacuna.formats.xml_units import Node, XmlPart, cut, escape, read_units, with_attributes
+from unit.documents.xml_files import CONTENT, Chunks, pieces, unit
 
 ENCODINGS = (
     ("utf-8", ""),
@@ -64,6 +64,26 @@ def test_any_chunks_give_the_same_pieces(first: str, second: str, sizes: list[in
     assert [piece.raw for piece in found] == [piece.raw for piece in whole]
     assert [piece.node.line for piece in found] == [piece.node.line for piece in whole]
     assert f"<u>{second}</u>" == found[-1].read(0, found[-1].node.end)
+
+
+def tree(node: Node) -> tuple[object, ...]:
+    """Return an element without comments, and with adjacent texts in one."""
+    items: list[object] = []
+    for item in node.items:
+        if isinstance(item, Node):
+            items += [tree(item)] if item.tag else []
+        elif items and isinstance(items[-1], str):
+            items[-1] += item
+        else:
+            items.append(item)
+    return node.tag, node.attributes, node.line, *items
+
+
+@given(CONTENT, CONTENT, st.lists(st.integers(1, 40), min_size=1), st.sampled_from(["utf-8", "utf-16"]))
+def test_reading_gives_the_trees_that_cutting_gives(first: str, second: str, sizes: list[int], encoding: str) -> None:
+    content = f"<r>{first}<f a='1'>\r\n<u>{first}</u></f>{second}<u>{second}</u></r>".encode(encoding)
+    units = read_units(Chunks(content, sizes), "a.xml", "r", {"u"}, {"f"})
+    assert [tree(node) for node in units] == [tree(piece.node) for piece in pieces(content)]
 
 
 def test_prefixes_count_for_children_only() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from lacuna.errors import CorpusError, FetchError
 from lacuna.formats.mo import parse_mo
-from lacuna.formats.po import Message, read_po
+from lacuna.formats.po_entries import Message, read_po
 
 # What is not language: %(name)s %s %1$d {name} ${name} %{name}, tags, entities, addresses.
 _NOT_WORDS = re.compile(

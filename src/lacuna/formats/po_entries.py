@@ -15,7 +15,7 @@ from itertools import chain, takewhile
 from typing import BinaryIO
 
 from lacuna.errors import DocumentError, FormatError
-from lacuna.formats.files import MAX_LINE_BYTES, MAX_PART_BYTES, check_length, decode_line
+from lacuna.formats.input_files import MAX_LINE_BYTES, MAX_PART_BYTES, check_length, decode_line
 from lacuna.formats.languages import base_language
 
 SPACE = b" \t\r\n\f\v"
@@ -233,16 +233,16 @@ def check_charset(header: bytes, where: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _EntryLines:
     """The lines of one entry, and the number of the first."""
 
     first: int
     lines: list[bytes]
 
 
-def _blocks(file: BinaryIO, name: str) -> Iterator[bytes | _Block]:
+def _blocks(file: BinaryIO, name: str) -> Iterator[bytes | _EntryLines]:
     """Group lines into entries; blank lines between entries, obsolete messages and a byte order mark are bytes."""
-    block = _Block(1, [])
+    block = _EntryLines(1, [])
     size, finished = 0, False
     for number, raw in _lines(file, name):
         if number == 1 and raw.startswith(_BOM):
@@ -252,10 +252,10 @@ def _blocks(file: BinaryIO, name: str) -> Iterator[bytes | _Block]:
         obsolete = line.startswith(b"#~")
         if obsolete or (finished and line and not line.startswith((b'"', b"msgstr"))):
             yield from _finish(block)
-            block, size, finished = _Block(number, []), 0, False
+            block, size, finished = _EntryLines(number, []), 0, False
         if obsolete or not (line or block.lines):
             yield raw
-            block = _Block(number + 1, [])
+            block = _EntryLines(number + 1, [])
             continue
         block.lines.append(raw)
         finished = finished or line.startswith(b"msgstr")
@@ -274,18 +274,18 @@ def _lines(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
         yield number, raw
 
 
-def _finish(block: _Block) -> Iterator[bytes | _Block]:
+def _finish(block: _EntryLines) -> Iterator[bytes | _EntryLines]:
     """Yield an entry and the blank lines after it, or comments without an entry."""
     blank = sum(1 for _ in takewhile(lambda line: not line.strip(SPACE), reversed(block.lines)))
     lines = block.lines[: len(block.lines) - blank]
     if any(not line.strip(SPACE).startswith(b"#") for line in lines if line.strip(SPACE)):
-        yield _Block(block.first, lines)
+        yield _EntryLines(block.first, lines)
         yield from block.lines[len(lines) :]
     else:
         yield from block.lines
 
 
-def _parse(block: _Block, name: str, charset: str) -> PoEntry:
+def _parse(block: _EntryLines, name: str, charset: str) -> PoEntry:
     head: list[bytes] = []
     body: list[bytes] = []
     pieces: dict[str, list[str]] = {}
