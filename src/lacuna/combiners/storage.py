@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import JsonValue
@@ -135,7 +135,7 @@ def describe_combiner(combiner: Combiner) -> tuple[str, dict[str, JsonValue]]:
     """Return the name and the settings of a combiner; one of another kind has the name of its class."""
     if isinstance(combiner, SavedCombiner):
         return combiner.manifest.combiner, combiner.manifest.settings
-    settings = fields(combiner) if is_dataclass(combiner) else ()
+    settings: tuple[Field[Any], ...] = fields(combiner) if is_dataclass(combiner) else ()
     name: str = getattr(combiner, "name", type(combiner).__name__)
     return name, {setting.name: getattr(combiner, setting.name) for setting in settings if setting.init}
 

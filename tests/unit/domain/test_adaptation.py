@@ -30,7 +30,6 @@ from lacuna.steps import cached_steps, combiner_choice
 from lacuna.translator import open_memory
 from made_up import make_pairs, write_pairs
 from plain_systems import open_plain
-from unit.models.tiny_models import Zoo
 
 TEXTS = ["Wir sehen drei Hunde.", "Wir sehen neun Fenster und zwei Äpfel."]
 
@@ -83,21 +82,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Zoo(tmp_path_factory.mktemp("zoo")).folder("marian")
-
-
-@pytest.fixture(scope="module")
-def large(folder: Path, model: Path) -> Domain:
+def large(folder: Path, model_folder: Path) -> Domain:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work_plan, "_MIN_PRUNED", 0)
         patch.setattr(work_plan, "_MIN_GATED", 0)
-        return adapt(folder / "large.tsv", folder / "large", model=model, device="cpu")
+        return adapt(folder / "large.tsv", folder / "large", model=model_folder, device="cpu")
 
 
 @pytest.fixture(scope="module")
-def small(folder: Path, model: Path) -> Domain:
-    return adapt(folder / "small.tsv", folder / "small", model=model, device="cpu")
+def small(folder: Path, model_folder: Path) -> Domain:
+    return adapt(folder / "small.tsv", folder / "small", model=model_folder, device="cpu")
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -164,15 +158,15 @@ def test_the_report_names_every_decision(large: Domain) -> None:
     assert f"{large.manifest.scores[1].bleu:.2f}" in page
 
 
-def test_the_same_call_opens_the_finished_domain(large: Domain, folder: Path, model: Path) -> None:
+def test_the_same_call_opens_the_finished_domain(large: Domain, folder: Path, model_folder: Path) -> None:
     before = hashes(large.path)
-    again = adapt(folder / "large.tsv", large.path, model=model, device="cpu", progress=StopAt(1))
+    again = adapt(folder / "large.tsv", large.path, model=model_folder, device="cpu", progress=StopAt(1))
     assert again.manifest == large.manifest
     assert hashes(large.path) == before
 
 
-def test_the_same_call_with_a_copy_of_the_model(folder: Path, model: Path, tmp_path: Path) -> None:
-    first, copy = (shutil.copytree(model, tmp_path / name) for name in ("first", "copy"))
+def test_the_same_call_with_a_copy_of_the_model(folder: Path, model_folder: Path, tmp_path: Path) -> None:
+    first, copy = (shutil.copytree(model_folder, tmp_path / name) for name in ("first", "copy"))
     adapt(folder / "small.tsv", tmp_path / "new", model=first, device="cpu")
     again = adapt(folder / "small.tsv", tmp_path / "new", model=copy, device="cpu")
     assert again.model.name == str(first)
@@ -183,11 +177,11 @@ def test_the_same_call_with_a_copy_of_the_model(folder: Path, model: Path, tmp_p
 
 @pytest.mark.parametrize("changed", [{"seed": 2}, {"budget": 5.0}, {"corpora": "other.tsv"}, {"test": "other.tsv"}])
 def test_other_inputs_are_refused_and_nothing_changes(
-    changed: dict[str, object], small: Domain, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+    changed: dict[str, object], small: Domain, folder: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
     before = hashes(small.path)
-    arguments = {"corpora": folder / "small.tsv", "model": model} | changed
+    arguments = {"corpora": folder / "small.tsv", "model": model_folder} | changed
     with pytest.raises(DomainError, match="already a domain, made from another corpus"):
         adapt(into=small.path, device="cpu", **arguments)  # type: ignore[arg-type]
     assert hashes(small.path) == before
@@ -212,21 +206,21 @@ def test_safe_settings_follow_the_scale_of_the_keys(small: Domain) -> None:
     assert Proximity.suited_to(store).model_distance == pytest.approx(0.2 * variance, rel=1e-3)
 
 
-def test_a_single_pair_is_enough(folder: Path, model: Path, tmp_path: Path) -> None:
-    one = adapt(write_pairs(tmp_path / "one.tsv", make_pairs(1)), tmp_path / "one", model=model, device="cpu")
+def test_a_single_pair_is_enough(folder: Path, model_folder: Path, tmp_path: Path) -> None:
+    one = adapt(write_pairs(tmp_path / "one.tsv", make_pairs(1)), tmp_path / "one", model=model_folder, device="cpu")
     assert combiner_of(one).k <= one.manifest.memory.entries
     assert one.translate(TEXTS[:1])[0].text
 
 
-def test_a_few_dev_pairs_fit_nothing_but_a_test_set_is_scored(folder: Path, model: Path, tmp_path: Path) -> None:
+def test_a_few_dev_pairs_fit_nothing_but_a_test_set_is_scored(folder: Path, model_folder: Path, tmp_path: Path) -> None:
     dev, test = (write_pairs(tmp_path / f"{seed}.tsv", make_pairs(9, seed=seed)) for seed in (5, 6))
-    domain = adapt(folder / "small.tsv", tmp_path / "new", dev=dev, test=test, model=model, device="cpu")
+    domain = adapt(folder / "small.tsv", tmp_path / "new", dev=dev, test=test, model=model_folder, device="cpu")
     assert combiner_of(domain).combiner == Proximity.suited_to(open_store(domain.memory))
     assert any("9 dev pairs are too few" in note for note in domain.manifest.notes)
     assert len(domain.manifest.scores) == 2
 
 
-def test_stopped_anywhere_it_resumes_and_ends_the_same(large: Domain, folder: Path, model: Path) -> None:
+def test_stopped_anywhere_it_resumes_and_ends_the_same(large: Domain, folder: Path, model_folder: Path) -> None:
     """The same files, but for times: figures do not depend on how often the work was stopped."""
     into, again = folder / "stopped" / "large", 0
     with pytest.MonkeyPatch.context() as patch:
@@ -234,14 +228,14 @@ def test_stopped_anywhere_it_resumes_and_ends_the_same(large: Domain, folder: Pa
         patch.setattr(work_plan, "_MIN_GATED", 0)
         for report in (2, 7, 20, 60, 150):
             try:
-                adapt(folder / "large.tsv", into, model=model, device="cpu", progress=StopAt(report))
+                adapt(folder / "large.tsv", into, model=model_folder, device="cpu", progress=StopAt(report))
             except StoppedError:
                 again += 1
                 assert not (into / "domain.json").exists()
                 with pytest.raises(DomainError, match="no domain there"):
                     open_domain(into)
         counted = Count()
-        domain = adapt(folder / "large.tsv", into, model=model, device="cpu", progress=counted)
+        domain = adapt(folder / "large.tsv", into, model=model_folder, device="cpu", progress=counted)
     assert again >= 3
     left_out = {"report.html", "domain.json"}
     assert {name: hashed for name, hashed in hashes(into).items() if name not in left_out} == {
@@ -252,7 +246,7 @@ def test_stopped_anywhere_it_resumes_and_ends_the_same(large: Domain, folder: Pa
 
 
 def test_a_stop_while_the_domain_is_published(
-    small: Domain, folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Domain, folder: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rename = Path.rename
 
@@ -265,16 +259,16 @@ def test_a_stop_while_the_domain_is_published(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", stop)
         with pytest.raises(StoppedError):
-            adapt(folder / "small.tsv", into, model=model, device="cpu")
+            adapt(folder / "small.tsv", into, model=model_folder, device="cpu")
     assert (into / "memory").exists()
-    adapt(folder / "small.tsv", into, model=model, device="cpu")
+    adapt(folder / "small.tsv", into, model=model_folder, device="cpu")
     assert hashes(into / "memory") == hashes(small.memory)
     assert not (into / "unfinished").exists()
 
 
 @pytest.mark.parametrize("step", ["shutil.copytree", "write_tsv", "_publish"])
 def test_a_full_disk_is_one_line(
-    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    folder: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def full(*arguments: object, **settings: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -283,23 +277,25 @@ def test_a_full_disk_is_one_line(
     with monkeypatch.context() as patch:
         patch.setattr(f"lacuna.domain.adaptation.{step}", full)
         with pytest.raises(DomainError, match=r"new: cannot be written \(No space left on device\); .* same command"):
-            adapt(folder / "small.tsv", tmp_path / "new", test=test, model=model, device="cpu")
-    adapt(folder / "small.tsv", tmp_path / "new", test=test, model=model, device="cpu")
+            adapt(folder / "small.tsv", tmp_path / "new", test=test, model=model_folder, device="cpu")
+    adapt(folder / "small.tsv", tmp_path / "new", test=test, model=model_folder, device="cpu")
 
 
-def test_an_unfinished_domain_does_not_reuse_results_of_other_inputs(folder: Path, model: Path, tmp_path: Path) -> None:
+def test_an_unfinished_domain_does_not_reuse_results_of_other_inputs(
+    folder: Path, model_folder: Path, tmp_path: Path
+) -> None:
     corpus = write_pairs(tmp_path / "c.tsv", make_pairs(30, seed=8))
     with pytest.raises(StoppedError):
-        adapt(folder / "small.tsv", tmp_path / "new", model=model, device="cpu", progress=StopAt(4))
-    domain = adapt(corpus, tmp_path / "new", model=model, device="cpu")
+        adapt(folder / "small.tsv", tmp_path / "new", model=model_folder, device="cpu", progress=StopAt(4))
+    domain = adapt(corpus, tmp_path / "new", model=model_folder, device="cpu")
     assert open_store(domain.memory).sentences[0].origin.file == str(corpus)
 
 
-def test_a_budget_leaves_out_and_says_so(folder: Path, model: Path, tmp_path: Path) -> None:
+def test_a_budget_leaves_out_and_says_so(folder: Path, model_folder: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work_plan, "_MIN_PRUNED", 0)
         patch.setattr(work_plan, "_MIN_GATED", 0)
-        domain = adapt(folder / "large.tsv", tmp_path / "new", model=model, budget=0.05, device="cpu")
+        domain = adapt(folder / "large.tsv", tmp_path / "new", model=model_folder, budget=0.05, device="cpu")
     found = domain.manifest
     assert found.budget == 0.05
     assert found.combiner.searched is None
@@ -307,14 +303,14 @@ def test_a_budget_leaves_out_and_says_so(folder: Path, model: Path, tmp_path: Pa
     assert any("The time limit leaves out the gate" in note for note in found.notes)
 
 
-def test_entries_can_be_added_to_the_memory(large: Domain, folder: Path, model: Path, tmp_path: Path) -> None:
+def test_entries_can_be_added_to_the_memory(large: Domain, folder: Path, model_folder: Path, tmp_path: Path) -> None:
     path = shutil.copytree(large.path, tmp_path / "large")
     shutil.rmtree(path / "memory")
     build_index(build_store(large.model, make_pairs(900, seed=3), path / "memory"))
     changed = open_domain(path, device="cpu")
     assert gate_of(changed) is None
     assert changed.translate(TEXTS)[0].text
-    assert adapt(folder / "large.tsv", path, model=model, device="cpu").memory == path / "memory"
+    assert adapt(folder / "large.tsv", path, model=model_folder, device="cpu").memory == path / "memory"
 
 
 def test_the_gate_is_used_as_long_as_the_memory_is_the_same(large: Domain) -> None:
@@ -371,16 +367,16 @@ def test_budgets_that_are_refused(budget: float, folder: Path, tmp_path: Path) -
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_with_other_files_is_refused(folder: Path, model: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(folder: Path, model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(DomainError, match="already there and not empty"):
-        adapt(folder / "small.tsv", tmp_path, model=model, device="cpu")
+        adapt(folder / "small.tsv", tmp_path, model=model_folder, device="cpu")
 
 
-def test_a_corpus_that_is_missing_leaves_no_folder(model: Path, tmp_path: Path) -> None:
+def test_a_corpus_that_is_missing_leaves_no_folder(model_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no such file"):
-        adapt(tmp_path / "none.tsv", tmp_path / "new", model=model, device="cpu")
+        adapt(tmp_path / "none.tsv", tmp_path / "new", model=model_folder, device="cpu")
     assert not (tmp_path / "new").exists()
 
 
@@ -389,7 +385,7 @@ def test_the_memory_is_an_ordinary_store(small: Domain) -> None:
 
 
 def test_a_memory_that_can_be_pruned_and_gated(
-    folder: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tiny model knows nothing, so dev would never allow either: the decisions are made here."""
     trial = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, p_log_p=0.5, bleu=1.0, p_bleu=0.5)
@@ -399,7 +395,7 @@ def test_a_memory_that_can_be_pruned_and_gated(
     monkeypatch.setattr(cached_steps, "choose_pruning", lambda *_, **__: choice)
     monkeypatch.setattr(combiner_choice, "_MIN_SAVING", -1.0)
     monkeypatch.setattr(gate, "_MIN_P", 0.0)
-    domain = adapt(folder / "large.tsv", tmp_path / "new", model=model, device="cpu")
+    domain = adapt(folder / "large.tsv", tmp_path / "new", model=model_folder, device="cpu")
     store, found = open_store(domain.memory), domain.manifest
     assert store.manifest.parent is not None
     assert store.manifest.parent.entries > store.entries == found.memory.entries

@@ -26,6 +26,7 @@ from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True), 1)]
+MODEL_KINDS = ["marian", "t5", "nllb"]
 SHORT = BeamSettings(beam=2, max_new_tokens=8)
 SETTINGS = Vanilla(k=4, knn_weight=0.7, temperature=5.0)
 CALIBRATION = Calibration((1.0, 0.5), (-2.0, 4.0), (0.1, 0.9), 64)
@@ -33,17 +34,6 @@ CALIBRATION = Calibration((1.0, 0.5), (-2.0, 4.0), (0.1, 0.9), 64)
 
 def calibrated(translator: Translator, calibration: Calibration | None = CALIBRATION) -> Translator:
     return replace(translator.system, calibration=calibration).open()
-
-
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
-
-
-@pytest.fixture(scope="module", params=["marian", "t5", "nllb"])
-def model(request: pytest.FixtureRequest, zoo: Zoo) -> Model:
-    return zoo.model(request.param)
 
 
 def remember(model: Model, pairs: list[SentencePair], into: Path) -> Memory:

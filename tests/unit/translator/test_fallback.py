@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners import Vanilla
@@ -23,7 +22,7 @@ from lacuna.translator import Memory, Translator, open_memory
 from lacuna.translator import translator as module
 from lacuna.translator.calibration import Calibration
 from plain_systems import open_plain
-from unit.models.tiny_models import SOURCES, TARGETS, Zoo
+from unit.models.tiny_models import SOURCES, TARGETS
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
 SHORT = BeamSettings(beam=2, max_new_tokens=8)
@@ -46,12 +45,6 @@ class Failing:
         if self.first <= self.searches <= self.last:
             raise UnavailableError("the memory is away")
         return self._index.search(queries, k)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo")).model("marian")
 
 
 @pytest.fixture(scope="module")

@@ -28,20 +28,9 @@ from lacuna.translator.translator import BLOCKS
 from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
-KINDS = ["marian", "t5", "nllb"]
+MODEL_KINDS = ["marian", "t5", "nllb"]
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
 SHORT = BeamSettings(beam=3, max_new_tokens=12)
-
-
-@pytest.fixture(scope="session")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def model(request: pytest.FixtureRequest, zoo: Zoo) -> Model:
-    return zoo.model(request.param)
 
 
 def remember(model: Model, pairs: list[SentencePair], into: Path) -> Memory:
