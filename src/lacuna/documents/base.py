@@ -7,6 +7,7 @@ Knows no format and no model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
@@ -14,6 +15,9 @@ from typing import BinaryIO, Protocol
 from lacuna.corpora.placeholders import ALONE, CLOSING, LAST, OPENING
 from lacuna.errors import DocumentError
 from lacuna.records import Languages
+
+#: The character of an inline code, or of the document itself, such as an icon.
+INLINE_CODE = re.compile(f"([{chr(OPENING)}-{chr(LAST)}])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +115,7 @@ class InlineCodes:
 
     def protect(self, text: str) -> str:
         """Replace private-use characters of the document itself, such as icons, by codes."""
-        if not any(OPENING <= ord(letter) <= LAST for letter in text):
-            return text
-        return "".join(self.alone(letter) if OPENING <= ord(letter) <= LAST else letter for letter in text)
+        return INLINE_CODE.sub(lambda match: self.alone(match[0]), text)
 
     def restore(self, text: str, escape: Callable[[str], str] = str) -> str:
         """Put the markup back into a translation.

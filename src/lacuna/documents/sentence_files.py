@@ -5,21 +5,18 @@ Does not know what they are read for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from lacuna.corpora import BILINGUAL_SUFFIXES, read_corpus
-from lacuna.documents.base import DocumentSegment
+from lacuna.documents.base import INLINE_CODE, DocumentSegment
 from lacuna.documents.file_formats import format_of, is_document
 from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
 from lacuna.errors import CorpusError, SettingError
 from lacuna.formats.input_files import content_suffix
 from lacuna.models import Model
 from lacuna.translator.streaming import open_lines
-
-_CODES = re.compile("[\ue000-\uf8ff]")
 
 
 class PlacedSentence(NamedTuple):
@@ -78,6 +75,6 @@ def _document(path: Path, model: Model) -> Iterator[PlacedSentence]:
     with path.open("rb") as file:
         for part in format_of(path.name).parts(file, str(path), model.languages):
             if isinstance(part, DocumentSegment):
-                texts = dict.fromkeys(" ".join(_CODES.sub("", text).split()) for text in part.texts)
+                texts = dict.fromkeys(" ".join(INLINE_CODE.sub("", text).split()) for text in part.texts)
                 pieces = (piece.text for text in texts for piece in splitter.split(text))
                 yield from (PlacedSentence(text, part.place) for text in pieces if is_translatable(text))

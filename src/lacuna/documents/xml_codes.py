@@ -7,21 +7,18 @@ say. Elements that it does not name stand alone, with what is inside them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from lacuna.corpora.placeholders import LAST, OPENING
-from lacuna.documents.base import InlineCodes
+from lacuna.documents.base import INLINE_CODE, InlineCodes
 from lacuna.errors import DocumentError
 from lacuna.formats.inline_elements import InlineElements
 from lacuna.formats.xml_units import Node, XmlPart, escape
 
 # What XML counts as white space; a no-break space, for one, is text.
 BLANK = " \t\r\n"
-_PRIVATE = re.compile(f"([{chr(OPENING)}-{chr(LAST)}])")
 # The attributes that tell which code an inline element is, in XLIFF 2, XLIFF 1 and TMX.
 _LINKS = ("startRef", "rid", "id", "i", "x")
 
@@ -67,7 +64,7 @@ class Coded:
     @property
     def has_words(self) -> bool:
         """Whether there is anything besides codes and white space."""
-        return bool(_PRIVATE.sub("", self.text).strip(BLANK))
+        return bool(INLINE_CODE.sub("", self.text).strip(BLANK))
 
     def markup(self, text: str) -> str:
         """Return the markup for a translation."""
@@ -128,8 +125,8 @@ def _tokens(inline: InlineElements, piece: XmlPart, node: Node) -> Iterator[_Cod
                 yield _CodeToken(_CodeKind.SPAN_END, piece.read(closed.content_end, closed.end), _link(closed))
         elif isinstance(item, str):
             # Private-use characters of the document itself, such as icons, are codes as well.
-            for text in filter(None, _PRIVATE.split(item)):
-                yield _CodeToken(_CodeKind.ALONE if _PRIVATE.match(text) else _CodeKind.TEXT, text)
+            for text in filter(None, INLINE_CODE.split(item)):
+                yield _CodeToken(_CodeKind.ALONE if INLINE_CODE.match(text) else _CodeKind.TEXT, text)
         elif _is_span(inline, item):
             yield _CodeToken(_CodeKind.SPAN, piece.read(item.start, item.content), _link(item))
             around.append(item)

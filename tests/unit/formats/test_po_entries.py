@@ -7,7 +7,7 @@ import pytest
 from lacuna.errors import CorpusError, DocumentError
 from lacuna.formats.po_entries import Message, PoEntry, header_language, read_entries, read_po
 
-PO = rb"""
+PO = r"""
 msgid ""
 msgstr "Content-Type: text/plain; charset=ISO-8859-1\nLanguage: pt_BR\n"
 
@@ -20,7 +20,7 @@ msgstr "Content-Type: text/plain; charset=ISO-8859-1\nLanguage: pt_BR\n"
 msgctxt "menu"
 msgid "a\t"
 "b"
-msgstr "b\xe3o"
+msgstr "bão"
 
 #, fuzzy
 msgid "c"
@@ -34,7 +34,7 @@ msgstr[1] "h"
 
 #~ msgid "old"
 #~ msgstr "velho"
-"""
+""".encode("iso-8859-1")
 
 
 def entries(content: bytes) -> list[PoEntry]:
