@@ -2,7 +2,7 @@
 
 Translations never wait for it: they use the state of a memory that they began with. Edits by other processes are
 noticed by the file that a commit replaces. A memory in Milvus has only one state, that of the server. Knows nothing of
-HTTP, keys and batches.
+HTTP and queues.
 """
 
 from __future__ import annotations
