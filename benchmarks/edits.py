@@ -21,10 +21,19 @@ import numpy as np
 
 from lacuna.combiners import Combiner, load_combiner
 from lacuna.corpora import read_corpus
-from lacuna.editing import Selection, SentenceLookup, add_pairs, compact_memory, forget_sentences, replace_sentence
+from lacuna.memory import (
+    Memory,
+    Selection,
+    SentenceLookup,
+    add_pairs,
+    compact_memory,
+    forget_sentences,
+    open_memory,
+    replace_sentence,
+)
 from lacuna.models import Model, load_model
 from lacuna.records import Languages
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Translator
 
 ROUNDS = 5
 

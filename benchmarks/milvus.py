@@ -27,16 +27,17 @@ import numpy as np
 from lacuna.combiners import Vanilla, load_combiner
 from lacuna.corpora import read_corpus
 from lacuna.datastore import Store, open_store
-from lacuna.editing.publication import publish_store
 from lacuna.index import ExactIndex, FaissIndex, SearchSettings, measure_recall, open_index
 from lacuna.index.faiss import make_index
 from lacuna.index.kinds import IndexKind
+from lacuna.memory import Memory, open_memory
+from lacuna.memory.publication import publish_store
 from lacuna.milvus import Collection, CollectionInfo, CollectionKind, MilvusAddress
 from lacuna.milvus.collection import EntryRows
 from lacuna.milvus.connection import Connection
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Translator
 
 
 def main() -> None:

@@ -20,11 +20,11 @@ from statistics import fmean, median
 
 from lacuna.combiners import Combiner, Proximity, load_combiner
 from lacuna.corpora import read_corpus
-from lacuna.editing import SentenceLookup, add_pairs
 from lacuna.evaluation import compare_runs, evaluate_systems
+from lacuna.memory import Memory, SentenceLookup, add_pairs, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, SentencePair
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Translator
 
 LEARNED = "learned"
 

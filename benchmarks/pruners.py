@@ -26,11 +26,12 @@ from lacuna.evaluation import compare_runs
 from lacuna.fitting import DevSet, FitAdaptive, fit_combiner
 from lacuna.index import FilteredIndex
 from lacuna.margin import read_margins
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.progress import SILENT
 from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import Languages, SentencePair
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Translator
 
 Mask = NDArray[np.bool_]
 # Returns one number per entry: known entries of the highest numbers are dropped.

@@ -18,9 +18,10 @@ from lacuna.corpora import draw_pairs, read_corpus
 from lacuna.datastore import build_store
 from lacuna.evaluation import compare_runs, evaluate_systems
 from lacuna.index import build_index
+from lacuna.memory import Memory
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Translator
 
 ALONE = "model alone"
 

@@ -25,8 +25,9 @@ from lacuna.corpora.placeholders import Masked, mask
 from lacuna.decoding import BeamSettings, plan_batches, pool_for
 from lacuna.errors import CombinerError
 from lacuna.index import Neighborhood, VectorIndex
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Translator
 
 BUNDLED = Path(__file__).parent.parent / "src/lacuna/bundled/de-en"
 

@@ -18,9 +18,9 @@ from lacuna.corpora import draw_pairs, read_corpus, write_tsv
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.datastore import open_store
 from lacuna.domain import Domain, adapt
-from lacuna.editing import Selection, add_pairs, forget_sentences
-from lacuna.editing.segment_pruning import current_margins
 from lacuna.evaluation import SystemScore, evaluate_systems, sentence_gains
+from lacuna.memory import Selection, add_pairs, forget_sentences
+from lacuna.memory.segment_pruning import current_margins
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair, Translation
 from lacuna.translator import System

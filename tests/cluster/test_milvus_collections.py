@@ -11,17 +11,16 @@ import pytest
 
 from cluster.milvus_server import MilvusServer
 from lacuna.datastore import Store, build_store, open_store
-from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, replace_sentence
-from lacuna.editing.collections import add_to_collection, forget_in_collection, replace_in_collection
-from lacuna.editing.publication import publish_store
 from lacuna.errors import IndexingError, SettingError, StoreError
 from lacuna.index import ExactIndex, build_index, open_index
 from lacuna.margin import measure_margin
+from lacuna.memory import Memory, Selection, add_pairs, compact_memory, forget_sentences, open_memory, replace_sentence
+from lacuna.memory.base import CollectionMemory
+from lacuna.memory.collection_edits import add_to_collection, forget_in_collection, replace_in_collection
+from lacuna.memory.publication import publish_store
 from lacuna.milvus import Collection, CollectionKind, CollectionStore, MilvusAddress, read_link
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, open_memory
-from lacuna.translator.memory import CollectionMemory
-from unit.editing.rule_model import RuleModel, pair
+from unit.memory.rule_model import RuleModel, pair
 
 pytestmark = pytest.mark.cluster
 
@@ -120,7 +119,7 @@ def test_publishing_again_sends_nothing(tmp_path: Path, place: Place) -> None:
 
 def test_an_interrupted_publication_resumes(tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     store, address = built(tmp_path / "store"), place()
-    monkeypatch.setattr("lacuna.editing.publication._ROWS_AT_ONCE", 16)
+    monkeypatch.setattr("lacuna.memory.publication._ROWS_AT_ONCE", 16)
     write, calls = Collection.write_entries, itertools.count()
 
     def dies(self: Collection, *args: object, **options: object) -> None:

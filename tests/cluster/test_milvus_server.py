@@ -19,14 +19,15 @@ from bad_input import run_refused
 from cluster.milvus_server import MilvusServer, free_port
 from lacuna.combiners import Vanilla
 from lacuna.datastore import Store, build_store
-from lacuna.editing.publication import publish_store
 from lacuna.errors import IndexingError, SettingError, UnavailableError
 from lacuna.index import build_index
+from lacuna.memory import open_memory
+from lacuna.memory.publication import publish_store
 from lacuna.milvus import Collection, CollectionKind, MilvusAddress
 from lacuna.milvus.connection import Connection
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
-from lacuna.translator import Translator, open_memory
+from lacuna.translator import Translator
 
 pytestmark = pytest.mark.cluster
 

@@ -8,9 +8,9 @@ import torch
 from lacuna.datastore import build_store
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Memory, open_memory
 
 SUBJECTS = {"Der Hund": "The dog", "Die Frau": "The woman", "Ein Mann": "A man", "Das Kind": "The child"}
 REST = {"schläft im Haus": "is sleeping in the house", "liest ein Buch": "reads a book", "ist nicht da": "is away"}

@@ -23,7 +23,8 @@ from lacuna.cli.options import (
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, read_corpus
 from lacuna.datastore import open_store
-from lacuna.editing import (
+from lacuna.errors import LacunaWarning, SettingError
+from lacuna.memory import (
     KINDS,
     EditReport,
     Selection,
@@ -34,8 +35,7 @@ from lacuna.editing import (
     replace_sentence,
     scan_sentences,
 )
-from lacuna.editing.collections import add_to_collection, forget_in_collection, replace_in_collection
-from lacuna.errors import LacunaWarning, SettingError
+from lacuna.memory.collection_edits import add_to_collection, forget_in_collection, replace_in_collection
 
 if TYPE_CHECKING:
     from lacuna.milvus import CollectionStore

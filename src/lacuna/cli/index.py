@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lacuna.datastore import Store
-    from lacuna.editing.publication import PublishReport
     from lacuna.index import IndexReport, RecallReport
     from lacuna.index.recall import IndexTrial
+    from lacuna.memory.publication import PublishReport
 
 
 @expand_bundles
@@ -139,7 +139,7 @@ def _publish(
     probes: int | None,
     rerank: int | None,
 ) -> PublishReport:
-    from lacuna.editing.publication import publish_store
+    from lacuna.memory.publication import publish_store
     from lacuna.milvus import CollectionKind, MilvusAddress, read_link
     from lacuna.milvus.address import collection_name
 

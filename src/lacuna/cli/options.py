@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from lacuna.combiners import Combiner, Gate
     from lacuna.decoding import BeamSettings
     from lacuna.explanation.calibration import Calibration
+    from lacuna.memory import Memory
     from lacuna.models import Model
-    from lacuna.translator import Memory, Translator
+    from lacuna.translator import Translator
     from lacuna.workers.dask_pool import DaskPool
 
 
@@ -238,7 +239,7 @@ class MemoryOptions(ModelOptions):
 
     def open_memories(self) -> list[Memory]:
         """Open memories under the names of their folders; under the whole path where two folders have one name."""
-        from lacuna.translator import open_memory
+        from lacuna.memory import open_memory
 
         names = [Path(path).name for path in self.memory]
         return [

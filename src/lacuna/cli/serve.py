@@ -164,8 +164,8 @@ def _open(
 ) -> Engine:
     from lacuna.combiners import load_combiner
     from lacuna.explanation.calibration import load_calibration
+    from lacuna.memory import open_memory
     from lacuna.serving import Engine
-    from lacuna.translator import open_memory
 
     memories = [_named("--memory", given, open_memory) for given in memory]
     combiners = [_named("--combiner", given, lambda folder, name: (name, load_combiner(folder))) for given in combiner]
@@ -181,8 +181,8 @@ def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> lis
     """Return one engine for each model: domains of the same model and languages share it."""
     from lacuna.domain import Domain, open_domain
     from lacuna.domain.manifest import read_domain_manifest
+    from lacuna.memory import open_memory
     from lacuna.serving import Engine
-    from lacuna.translator import open_memory
 
     use_threads(system.threads)
     loaded: dict[tuple[str, str | None], dict[str, Domain]] = {}

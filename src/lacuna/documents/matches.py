@@ -19,9 +19,9 @@ from rapidfuzz.distance import Levenshtein
 from lacuna.corpora.placeholders import find_placeholders, placeholder_spans, same_placeholders
 from lacuna.documents.paragraphs import Paragraph, Sentence
 from lacuna.explanation.confidence import Scored
+from lacuna.memory import Memory
 from lacuna.milvus import CollectionStore
 from lacuna.records import SentencePair
-from lacuna.translator import Memory
 
 _HOLE = "\ufffc"  # OBJECT REPLACEMENT CHARACTER, for any placeholder
 

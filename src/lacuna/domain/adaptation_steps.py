@@ -36,11 +36,12 @@ from lacuna.explanation.calibration import read_calibration_manifest
 from lacuna.fitting import calibrate, choose_pruning
 from lacuna.index import build_index
 from lacuna.margin import Approximate, measure_margin
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 
 STORE, COMBINER, CALIBRATION = "store", "combiner", "calibration"
 # Larger margins count as this: pruning tries none above, and small bounds take less time.

@@ -17,10 +17,11 @@ from lacuna.documents import DocumentReport, DocumentSettings, translate_file
 from lacuna.domain.manifest import MANIFEST, DomainManifest, read_domain_manifest
 from lacuna.errors import DomainError, ModelError
 from lacuna.explanation.calibration import Calibration, load_calibration
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Translation
-from lacuna.translator import Memory, System, Translator, open_memory
+from lacuna.translator import System, Translator
 
 MEMORY = "memory"
 COMBINER = "combiner"

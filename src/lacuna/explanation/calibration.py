@@ -19,7 +19,7 @@ from lacuna.artifacts.files import atomic_folder, check_unused
 from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.combiners.storage import MemoryRecord, ModelIdentity
 from lacuna.errors import CalibrationError, SettingError
-from lacuna.translator import Memory
+from lacuna.memory import Memory
 from lacuna.version import __version__
 
 FORMAT = 1

@@ -16,10 +16,11 @@ from lacuna.errors import SettingError, UnavailableError
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
 from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Translator
 
 
 def explain(

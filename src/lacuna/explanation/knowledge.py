@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from lacuna.decoding import plan_batches
 from lacuna.margin import count_known
+from lacuna.memory import Memory
 from lacuna.models import Model, TeacherForced
-from lacuna.translator import Memory, Translator
-from lacuna.translator.memory import Retrieval, find_neighbors
+from lacuna.translator import Translator
+from lacuna.translator.retrieval import Retrieval, find_neighbors
 from lacuna.translator.translator import shorten
 
 # Number of neighbors that are searched. Larger margins add little information, and each costs another distance.

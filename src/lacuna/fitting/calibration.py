@@ -29,10 +29,10 @@ from lacuna.explanation.calibration import (
 from lacuna.explanation.knowledge import MOST_MARGIN, knowledge_of
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator import Memory
 
 FOLDS = 5
 

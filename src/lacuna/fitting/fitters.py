@@ -22,10 +22,10 @@ from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.kster import FitKster
 from lacuna.fitting.objective import Fitted
 from lacuna.fitting.vanilla import FitVanilla
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator.memory import Memory
 
 
 class Fitter(Protocol):

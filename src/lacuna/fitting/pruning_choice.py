@@ -22,13 +22,14 @@ from lacuna.fitting import DevSet
 from lacuna.fitting.dev_pass import DevBatch
 from lacuna.fitting.vanilla import DevRetrievals, gold_log_p, retrieval_columns, search_grid
 from lacuna.index import FilteredIndex, VectorIndex
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import EntryTable, Plac
 from lacuna.pruning.plac import MIN_MARGINS
 from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, System
+from lacuna.translator import System
 
 # Returns BLEU of dev and the p-value of its decline, for a setting or (``None``) for the whole memory.
 BleuOfTrial = Callable[["PruningTrial | None"], tuple[float, float]]

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from lacuna.combiners.base import Neighbors, first_places
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.index.distances import other_neighbors
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
-from lacuna.translator.memory import Memory, Retrieval, find_neighbors, read_keys
+from lacuna.translator.retrieval import Retrieval, find_neighbors, read_keys
 from lacuna.workers import WorkerPool
 
 # Log-probabilities are clamped here: where the model rules a token out, the sum over the vocabulary would be infinite.

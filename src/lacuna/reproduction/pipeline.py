@@ -19,6 +19,7 @@ from lacuna.artifacts.files import write_json
 from lacuna.artifacts.locks import alone
 from lacuna.artifacts.step_cache import CachedStep, StepCache
 from lacuna.margin import read_margins
+from lacuna.memory import Memory, open_memory
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
@@ -41,7 +42,6 @@ from lacuna.reproduction.paper_tables import (
 )
 from lacuna.reproduction.systems import CachedMemory, ExperimentSteps
 from lacuna.reproduction.tables import Table, write_table
-from lacuna.translator import Memory, open_memory
 from lacuna.version import __version__
 from lacuna.workers import Pool
 

@@ -24,13 +24,14 @@ from lacuna.fitting import DevSet, Fitter, choose_pruning, fit_combiner
 from lacuna.index import build_index
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import Approximate, measure_margin
+from lacuna.memory import open_memory
 from lacuna.models import Model, load_model
 from lacuna.models.training import FinetuneSettings, LoraSettings, finetune_model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Pruner, prune_store
 from lacuna.records import Languages
 from lacuna.reproduction.experiment import Experiment, FinetuneMethod, Sentences
-from lacuna.translator import System, open_memory
+from lacuna.translator import System
 from lacuna.workers import Pool
 
 Scores = dict[str, dict[str, Any]]

@@ -14,9 +14,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from lacuna.analysis.overview import KeyMap, Overview, StoredSentence
 from lacuna.corpora.cleaning import normalize
 from lacuna.documents.file_formats import FORMATS
+from lacuna.memory.overview import KeyMap, Overview, StoredSentence
 from lacuna.records import Origin, SentencePair
 from lacuna.serving.access import Access, Writing
 from lacuna.serving.limits import Overloaded

@@ -14,24 +14,32 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lacuna.analysis.overviews import find_sentence
 from lacuna.datastore.segments import MEMORY
-from lacuna.editing import Selection, SentenceLookup, add_pairs, compact_memory, forget_sentences, replace_sentence
-from lacuna.editing.collections import (
+from lacuna.errors import LacunaError, LockedError, NotFoundError, UnavailableError
+from lacuna.memory import (
+    Memory,
+    Selection,
+    SentenceLookup,
+    add_pairs,
+    compact_memory,
+    forget_sentences,
+    open_memory,
+    replace_sentence,
+)
+from lacuna.memory.collection_edits import (
     add_to_collection,
     forget_in_collection,
     numbers_of,
     replace_in_collection,
 )
-from lacuna.editing.edits import MERGED_AT_ONCE, EditReport
-from lacuna.errors import LacunaError, LockedError, NotFoundError, UnavailableError
+from lacuna.memory.edits import MERGED_AT_ONCE, EditReport
+from lacuna.memory.overviews import find_sentence
 from lacuna.milvus import CollectionStore
 from lacuna.records import SentencePair
 from lacuna.serving.engine import Engine
 from lacuna.serving.limits import NotSaved, Overloaded, RequestError
 from lacuna.serving.pairs import check_fit, check_text
 from lacuna.serving.worker_model import WorkerModel
-from lacuna.translator import Memory, open_memory
 from lacuna.workers import one_thread
 
 MOST_WAITING = 64  # edits

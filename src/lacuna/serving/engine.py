@@ -24,13 +24,14 @@ from lacuna.explanation.confidence import Scored, confidences, zip_scored
 from lacuna.explanation.explainer import Explainer
 from lacuna.explanation.knowledge import MOST_MARGIN
 from lacuna.index import ExactIndex
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.models.directions import short_code
 from lacuna.records import Languages, SentencePair, Translation
 from lacuna.serving.alternatives import Alternatives, find_alternatives
 from lacuna.serving.limits import RequestError, TooLarge
 from lacuna.serving.pairs import check_fit
-from lacuna.translator import Memory, System, Translator
+from lacuna.translator import System, Translator
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST_OWN = 4  # memories of pairs that are kept

@@ -15,7 +15,6 @@ from typing import NamedTuple, cast
 
 import torch
 
-from lacuna.analysis.overviews import Overviews
 from lacuna.combiners import Vanilla
 from lacuna.corpora.placeholders import mask
 from lacuna.decoding import BeamSettings
@@ -27,6 +26,8 @@ from lacuna.documents.paragraphs import is_translatable
 from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation import Explanation
 from lacuna.explanation.confidence import Scored
+from lacuna.memory import Memory
+from lacuna.memory.overviews import Overviews
 from lacuna.records import SentencePair, Translation
 from lacuna.serving.alternatives import Alternatives
 from lacuna.serving.batching import Batcher
@@ -36,7 +37,6 @@ from lacuna.serving.limits import OutOfTime, Overloaded, RequestError, ServerLim
 from lacuna.serving.middleware import Metrics
 from lacuna.serving.pairs import check_text
 from lacuna.serving.worker_model import WorkerModel
-from lacuna.translator import Memory
 
 # Sentences of a document that wait in the queue at once, or fewer that fill a batch: requests wait for no more of them.
 _WINDOW = 16

@@ -13,8 +13,9 @@ from threading import Lock
 import torch
 
 from lacuna.combiners import Combiner, EndGuard, Gate, mix_into
+from lacuna.memory import Memory
 from lacuna.models.stepping import ModelScorer, ModelState
-from lacuna.translator.memory import Memory, find_neighbors
+from lacuna.translator.retrieval import find_neighbors
 
 
 @dataclass(slots=True)

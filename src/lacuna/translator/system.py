@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from lacuna.combiners import Combiner, Gate, Proximity
 from lacuna.decoding import BeamSettings
+from lacuna.memory import Memory
 from lacuna.models import Model
-from lacuna.translator.memory import Memory
 from lacuna.translator.translator import Translator
 
 

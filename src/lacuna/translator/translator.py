@@ -21,14 +21,15 @@ import torch
 from lacuna.combiners import Combiner, EndGuard, ExactContexts, Gate, SavedCombiner, Vanilla, interpolate
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, decode_blocks, plan_batches, pool_for
 from lacuna.errors import LacunaWarning, UnavailableError
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.length_check import LengthCheck
-from lacuna.translator.memory import Memory, Retrieval, find_neighbors
 from lacuna.translator.restoring import Restored, Restorer
+from lacuna.translator.retrieval import Retrieval, find_neighbors
 from lacuna.translator.streaming import Item, gather_windows
 from lacuna.workers import Pool
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from lacuna.combiners import ExactContexts, Neighbors, Vanilla
-from lacuna.editing import add_pairs
+from lacuna.memory import add_pairs, open_memory
 from lacuna.models import load_model
 from lacuna.records import Languages, Origin, SentencePair
-from lacuna.translator import Translator, open_memory
+from lacuna.translator import Translator
 
 QUERIES = torch.tensor([[3.0, 4.0], [0.0, 5.0], [1.0, 0.0]])  # squared lengths 25, 25 and 1
 DISTANCES = torch.tensor([[0.001, 0.002, 4.0], [1.0, 2.0, 3.0], [0.00001, 0.5, torch.inf]])

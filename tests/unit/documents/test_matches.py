@@ -12,8 +12,8 @@ from lacuna.documents.paragraphs import Paragraph, Sentence
 from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation.confidence import Scored
 from lacuna.index import ExactIndex
+from lacuna.memory import Memory
 from lacuna.records import Origin, SentencePair, Translation
-from lacuna.translator import Memory
 from unit.datastore.numpy_model import NumpyModel
 
 PAIRS = [

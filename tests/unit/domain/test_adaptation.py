@@ -24,9 +24,10 @@ from lacuna.fitting import gate
 from lacuna.fitting.pruning_choice import PruningChoice, PruningTrial
 from lacuna.index import build_index
 from lacuna.margin import read_margins
+from lacuna.memory import open_memory
 from lacuna.progress import Silent
 from lacuna.pruning import Plac
-from lacuna.translator import Translator, open_memory
+from lacuna.translator import Translator
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
 

@@ -18,9 +18,10 @@ from lacuna.fitting import DevSet, calibrate
 from lacuna.fitting.calibration import collect_tokens
 from lacuna.index import build_index
 from lacuna.margin import margin_of
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Translator
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True), 1)]

@@ -10,7 +10,8 @@ import torch
 from lacuna.explanation.knowledge import known_margins
 from lacuna.index import ExactIndex
 from lacuna.margin import margin_of
-from lacuna.translator.memory import Memory, find_neighbors
+from lacuna.memory import Memory
+from lacuna.translator.retrieval import find_neighbors
 from unit.margin.stores import make_store
 
 

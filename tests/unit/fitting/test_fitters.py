@@ -25,9 +25,10 @@ from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, fit_combin
 from lacuna.fitting.token_cache import LOWEST_LOG_P, TokenCache, collect_dev, collect_entries
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
+from lacuna.memory import Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.pruning import make_pruner, prune_store
-from lacuna.translator import Memory, System, Translator, open_memory
+from lacuna.translator import System, Translator
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
 

@@ -15,11 +15,12 @@ from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError
 from lacuna.explanation.confidence import Scored
 from lacuna.explanation.explainer import Explainer
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Engine, ServerLimits, create_app
 from lacuna.serving.engine import Job, Result
 from lacuna.serving.limits import RequestError
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Translator
 from unit.models.tiny_models import SOURCES, TARGETS
 
 

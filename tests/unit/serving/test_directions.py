@@ -14,9 +14,9 @@ from lacuna.cli.options import ModelOptions
 from lacuna.cli.serve import _open_domains
 from lacuna.combiners import Vanilla
 from lacuna.errors import SettingError
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Access, Engine, create_app
-from lacuna.translator import Memory
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
 

@@ -13,16 +13,15 @@ from starlette.testclient import TestClient
 from lacuna.artifacts.locks import write_lock
 from lacuna.combiners import Vanilla
 from lacuna.datastore import open_store
-from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log
 from lacuna.errors import SettingError
 from lacuna.explanation.confidence import Scored
 from lacuna.margin import measure_margin
+from lacuna.memory import Selection, add_pairs, compact_memory, forget_sentences, open_memory, read_log
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.serving import Access, Engine, ServerLimits, create_app
 from lacuna.serving.app import serve
 from lacuna.serving.engine import Job
-from lacuna.translator import open_memory
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
 
@@ -329,7 +328,7 @@ def test_our_own_faults_name_no_folder(client: TestClient, folder: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     add(client, {"source": "ja", "target": "yes yes"})
-    monkeypatch.setattr("lacuna.editing.writer.append_log", full)
+    monkeypatch.setattr("lacuna.memory.writer.append_log", full)
     answer = client.post("/api/v1/memories/it/pairs", json={"pairs": [NEW]})
     assert (answer.status_code, str(folder) in answer.text) == (500, False)
     assert "was not saved" in answer.json()["error"]

@@ -12,8 +12,9 @@ from starlette.testclient import TestClient
 from lacuna.combiners import Proximity, Vanilla
 from lacuna.datastore import build_store
 from lacuna.datastore.unsaved import make_unsaved_store
+from lacuna.memory import Memory
 from lacuna.models import Model
-from lacuna.translator import Memory, System, Translator
+from lacuna.translator import System, Translator
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
 

@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Engine, create_app
-from lacuna.translator import Memory
 from unit.serving.test_paragraphs import CALIBRATION
 from unit.translator.test_fallback import NEVER, Failing
 

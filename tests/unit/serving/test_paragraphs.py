@@ -14,9 +14,10 @@ from lacuna.combiners import Vanilla
 from lacuna.errors import CalibrationError
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.confidence import confidences
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Engine, create_app
-from lacuna.translator import Memory, System
+from lacuna.translator import System
 from unit.models.tiny_models import SOURCES, TARGETS
 
 CALIBRATION = Calibration((1.0, 0.5), (-5.0, 5.0), (0.1, 0.9), 8)

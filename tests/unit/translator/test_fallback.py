@@ -19,9 +19,10 @@ from lacuna.explanation.confidence import score_translations
 from lacuna.explanation.explainer import Explainer
 from lacuna.index import VectorIndex, build_index
 from lacuna.index.base import Neighborhood
+from lacuna.memory import Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.records import Origin, SentencePair, Translation
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Translator
 from lacuna.translator import translator as module
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 

@@ -14,9 +14,10 @@ from lacuna.combiners import Gate, Proximity, Vanilla
 from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import build_store
 from lacuna.index import build_index
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 
 OBJECTS = {"Ordner": "folder", "Knopf": "button", "Besitzer": "owner", "Server": "server", "Befehl": "command"}
 STATES = {"ist leer": "is empty", "ist gesperrt": "is locked", "ist neu": "is new", "fehlt": "is missing"}

@@ -19,9 +19,9 @@ from lacuna.datastore import Store
 from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.datastore.windows import split_by_fit
-from lacuna.editing.edits import EditReport, fitting_pairs, last_of_each_id, same_pair
-from lacuna.editing.lookup import Selection, check_sentence, pair_key
 from lacuna.errors import SettingError, StoreError
+from lacuna.memory.edits import EditReport, fitting_pairs, last_of_each_id, same_pair
+from lacuna.memory.lookup import Selection, check_sentence, pair_key
 from lacuna.milvus import Collection, CollectionStore
 from lacuna.milvus.collection import EntryRows
 from lacuna.milvus.schema import OWN_SEGMENT, check_tag, content_of, own_entries, own_sentence
@@ -40,7 +40,7 @@ def add_to_collection(
     cleaning: Cleaning | None = DEFAULT_CLEANING,
     progress: Progress = SILENT,
 ) -> EditReport:
-    """Add sentence pairs; as :func:`~lacuna.editing.add_pairs`.
+    """Add sentence pairs; as :func:`~lacuna.memory.add_pairs`.
 
     Entries are sent in parts. If it is interrupted, the same call adds what is missing.
     """

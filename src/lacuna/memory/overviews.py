@@ -9,8 +9,13 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.analysis.collection_overview import collection_entries, collection_map, collection_overview
-from lacuna.analysis.overview import (
+from lacuna.datastore import Entry, entries_of
+from lacuna.datastore.inspection import UNMEASURED, StoreReport, measured_margins, summarize_store
+from lacuna.errors import NotFoundError
+from lacuna.memory import Memory
+from lacuna.memory.base import CollectionMemory
+from lacuna.memory.collection_overview import collection_entries, collection_map, collection_overview
+from lacuna.memory.overview import (
     ENOUGH_MARGIN,
     MAP_POINTS,
     NEEDED_WORDS,
@@ -24,12 +29,7 @@ from lacuna.analysis.overview import (
     make_key_map,
     needed_words,
 )
-from lacuna.datastore import Entry, entries_of
-from lacuna.datastore.inspection import UNMEASURED, StoreReport, measured_margins, summarize_store
-from lacuna.errors import NotFoundError
 from lacuna.records import SentencePair
-from lacuna.translator import Memory
-from lacuna.translator.memory import CollectionMemory
 
 _SEED = 1
 

@@ -27,15 +27,15 @@ from lacuna.datastore.manifest import Parent
 from lacuna.datastore.segments import SegmentRecord
 from lacuna.datastore.store import join_segments, open_commit
 from lacuna.datastore.windows import split_by_fit
-from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
-from lacuna.editing.publication import sync_folder
-from lacuna.editing.receipts import Receipt, receipt_file
-from lacuna.editing.segment_pruning import SegmentPruning, current_margins
-from lacuna.editing.writer import MemoryWriter, committed, edit_memory
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import build_index, check_kind
 from lacuna.index.kinds import AUTO
 from lacuna.margin.storage import write_margins
+from lacuna.memory.lookup import Selection, SentenceLookup, check_sentence
+from lacuna.memory.publication import sync_folder
+from lacuna.memory.receipts import Receipt, receipt_file
+from lacuna.memory.segment_pruning import SegmentPruning, current_margins
+from lacuna.memory.writer import MemoryWriter, committed, edit_memory
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
@@ -136,7 +136,7 @@ def forget_sentences(
     Their bytes stay in the files until the memory is compacted.
 
     :param dry_run: Only return what would be forgotten.
-    :param receipt: File for a receipt, see :mod:`lacuna.editing.receipts`.
+    :param receipt: File for a receipt, see :mod:`lacuna.memory.receipts`.
     :param before: The same memory, opened earlier, to open it faster.
     """
     selection.check(open_store(memory, before=before))  # refuses what is wrong before anything is written

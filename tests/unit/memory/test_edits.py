@@ -13,14 +13,21 @@ import numpy as np
 import pytest
 
 from lacuna.datastore import Store, build_store, open_store, verify_store
-from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log, replace_sentence
-from lacuna.editing.writer import edit_memory
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import ExactIndex, build_index, open_index
 from lacuna.margin.reference import reference_margins
+from lacuna.memory import (
+    Selection,
+    add_pairs,
+    compact_memory,
+    forget_sentences,
+    open_memory,
+    read_log,
+    replace_sentence,
+)
+from lacuna.memory.writer import edit_memory
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import open_memory
-from unit.editing.rule_model import RuleModel, pair
+from unit.memory.rule_model import RuleModel, pair
 
 MODEL = RuleModel()
 

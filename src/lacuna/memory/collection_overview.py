@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lacuna.analysis.overview import MAP_POINTS, KeyMap, MarginBin, Overview, make_key_map
 from lacuna.datastore import Entry
 from lacuna.datastore.inspection import MARGIN_EDGES
+from lacuna.memory.base import CollectionMemory
+from lacuna.memory.overview import MAP_POINTS, KeyMap, MarginBin, Overview, make_key_map
 from lacuna.milvus import Collection
-from lacuna.translator.memory import CollectionMemory
 
 _FIELDS = ("sentence", "position", "value", "prediction", "known", "log_p_gold", "margin")
 

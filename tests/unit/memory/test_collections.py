@@ -8,12 +8,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from lacuna.editing.collections import add_to_collection, replace_in_collection
-from lacuna.editing.lookup import pair_key
 from lacuna.errors import StoreError
+from lacuna.memory.collection_edits import add_to_collection, replace_in_collection
+from lacuna.memory.lookup import pair_key
 from lacuna.milvus import CollectionStore
 from lacuna.records import Origin, SentencePair
-from unit.editing.rule_model import RuleModel
+from unit.memory.rule_model import RuleModel
 
 MODEL = RuleModel()
 LONG = " ".join(["very"] * 50)
