@@ -56,16 +56,8 @@ from lacuna.explanation.calibration import load_calibration
 from lacuna.fitting import DevSet, calibrate, fit_combiner, make_fitter
 from lacuna.index import build_index, open_index
 from lacuna.margin import measure_margin, read_margins
-from lacuna.memory import (
-    Selection,
-    add_pairs,
-    check_receipt,
-    compact_memory,
-    forget_sentences,
-    open_memory,
-    read_log,
-    replace_sentence,
-)
+from lacuna.memory import Selection, check_receipt, compact_memory, open_memory, read_log
+from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sentence
 from lacuna.models import Model, load_model
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import Languages

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
@@ -25,7 +25,7 @@ from lacuna.corpora.placeholders import Masked, mask
 from lacuna.decoding import BeamSettings, plan_batches, pool_for
 from lacuna.errors import CombinerError
 from lacuna.index import Neighborhood, VectorIndex
-from lacuna.memory import Memory, open_memory
+from lacuna.memory import FolderMemory, Memory, open_memory
 from lacuna.models import Model
 from lacuna.translator import Translator
 
@@ -108,7 +108,7 @@ def of_lacuna(
 ) -> System:
     """Wrap a translator."""
     clock = Clock()
-    memories = [replace(memory, index=TimedIndex(memory.index, clock))] if memory else []
+    memories = [FolderMemory.of(memory.store, memory.name, TimedIndex(memory.index, clock))] if memory else []
     translator: Any = Translator(model, memories, combiner, **more)
     for method, part in (("start", "model"), ("advance", "model"), ("score", "projection")):
         setattr(translator._plain, method, clock.timed(part, getattr(translator._plain, method)))

@@ -189,7 +189,7 @@ def test_a_server_that_is_away(server: MilvusServer, store: Store, model: Model)
         assert not found.steps[0].neighbors
         started = time.monotonic()
         with_fallback.translate([text for text, _ in TEXTS])
-        assert memory.store.entries == store.entries  # as it was known last
+        assert memory.entries == store.entries  # as it was known last
         assert time.monotonic() - started < 30
     finally:
         server.start()

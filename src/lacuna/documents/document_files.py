@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from lacuna.documents.matches import SegmentMatches
 from lacuna.documents.paragraphs import Paragraph, Splitter, fitting, translate_paragraphs
 from lacuna.documents.translation import DocumentReport, DocumentSettings, DocumentTranslator
 from lacuna.errors import SettingError
 from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.confidence import Scored, check_calibration, score_translations
+from lacuna.memory import SegmentMatches
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Translation
 from lacuna.translator import Translator
@@ -73,7 +73,7 @@ def translate_file(
     if languages is None:
         raise SettingError("languages: the model does not say which it translates; name them when it is loaded")
     splitter = Splitter(languages, fitting(translator.model))
-    matches = SegmentMatches(translator.memories, tag)
+    matches = SegmentMatches(translator.memories, tag, fallback=translator.fallback)
     documents = DocumentTranslator(_scored(translator, stream, calibration), splitter, matches, settings)
     return documents.translate_file(Path(path), Path(into))
 

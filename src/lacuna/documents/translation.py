@@ -17,9 +17,10 @@ from typing import Any, BinaryIO
 from lacuna.artifacts.files import atomic_path
 from lacuna.documents.base import DocumentSegment, Filled, Format
 from lacuna.documents.file_formats import format_of
-from lacuna.documents.matches import SegmentMatches, mark_matches
+from lacuna.documents.matches import mark_matches
 from lacuna.documents.paragraphs import Paragraph, Splitter, TranslateSentences, is_translatable, translate_paragraphs
 from lacuna.errors import DocumentError, SettingError
+from lacuna.memory import SegmentMatches
 from lacuna.records import Languages
 
 # Segments of a report; a file of any size has a bounded report.

@@ -188,7 +188,7 @@ class AdaptationSteps:
     def fit(self, memory: AdaptedMemory) -> AdaptedCombiner:
         """Fit adaptive and vanilla and take the better one; or take safe settings if there is too little to fit to."""
         opened = self._open(memory)
-        dev = self._dev if can_fit(opened.store.entries) else None
+        dev = self._dev if can_fit(opened.entries) else None
         inputs = {**self._base, "memory": memory.key, "dev": None if dev is None else self._hashes["dev"]}
 
         def work(folder: Path) -> None:

@@ -125,7 +125,7 @@ def save_safe_combiner(model: Model, memory: Memory, into: Path, *, seed: int) -
         safe_combiner([memory]),
         into,
         model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
-        memories=(MemoryRecord.of(memory.name, memory.store),),
+        memories=(MemoryRecord.of(memory),),
         dev_loss=None,
         seed=seed,
     )

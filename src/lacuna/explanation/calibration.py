@@ -105,7 +105,7 @@ class Calibration:
         if most_margin < self.most_margin:
             raise SettingError(f"most_margin: got {most_margin}; the calibration needs {self.most_margin} or more")
         for memory in memories:
-            fingerprint = memory.store.manifest.model.fingerprint
+            fingerprint = memory.model.fingerprint
             if self.model and fingerprint != self.model:
                 raise CalibrationError(
                     f"calibration: fitted to another model (fingerprint {self.model[:12]}) than {memory.name}'s "

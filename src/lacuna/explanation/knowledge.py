@@ -53,10 +53,7 @@ def knowledge_of(model: Model, memories: Sequence[Memory], forced: TeacherForced
 
 def known_margins(memories: Sequence[Memory], found: Retrieval) -> NDArray[np.int64]:
     """Return the knowledge margin of each query, at most the number of neighbors that were found: (queries,)."""
-    known = np.zeros(found.entries.shape, np.bool_)
-    for number, memory in enumerate(memories):
-        own = (found.memories == number) & (found.entries >= 0)
-        known[own] = memory.store.known[found.entries[own]]
+    known = found.columns(memories, "known")["known"].astype(np.bool_)
     return count_known(found.neighbors.distances.cpu().numpy(), known)
 
 

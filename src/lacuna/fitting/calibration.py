@@ -106,7 +106,7 @@ def calibrate(
         probabilities=fitted.probabilities,
         most_margin=most_margin,
         model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
-        memories=tuple(MemoryRecord.of(memory.name, memory.store) for memory in memories),
+        memories=tuple(MemoryRecord.of(memory) for memory in memories),
         sentences=len(np.unique(tokens.sentences)),
         tokens=len(tokens.right),
         right=float(tokens.right.mean()),

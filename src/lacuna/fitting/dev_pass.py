@@ -134,7 +134,7 @@ class DevSet:
         :param then: Called in the worker that ran the batch; its result is what the caller gets, in order.
         """
         for memory in memories:
-            memory.store.check_model(model)
+            memory.check_model(model)
 
         def search(make: Callable[[], ModelBatch]) -> tuple[int, Kept]:
             batch = make()

@@ -117,7 +117,7 @@ def fit_combiner(
         fitted.combiner,
         folder,
         model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
-        memories=tuple(MemoryRecord.of(memory.name, memory.store) for memory in memories),
+        memories=tuple(MemoryRecord.of(memory) for memory in memories),
         dev_loss=math.log(fitted.perplexity),
         seed=seed,
     )

@@ -132,7 +132,7 @@ def collect_entries(
     :param most: Largest number of entries; if there are more, they are drawn at random.
     """
     for memory in memories:
-        memory.store.check_model(model)
+        memory.check_model(model)
     owners, entries = _draw_entries(memories, most, seed)
     parts: list[_Columns] = []
     progress.start("retrieve", len(entries), "entries")
@@ -153,7 +153,7 @@ def collect_entries(
 def _draw_entries(
     memories: Sequence[Memory], most: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # the memory of each entry, and its row there
-    ends = np.cumsum([memory.store.entries for memory in memories])
+    ends = np.cumsum([memory.store.entries for memory in memories])  # the numbers of entries in files
     total = int(ends[-1])
     drawn = np.random.default_rng(seed).choice(total, size=min(most, total), replace=False)
     drawn.sort()  # rows next to each other are read from the same pages
@@ -168,7 +168,8 @@ def _entry_columns(
     gold, sentences = np.empty(len(entries), np.int64), np.empty(len(entries), np.int64)
     for number, memory in enumerate(memories):
         own = owners == number
-        gold[own], sentences[own] = memory.store.values[entries[own]], memory.store.sentence[entries[own]]
+        read = memory.columns(entries[own], "values", "sentence")
+        gold[own], sentences[own] = read["values"], read["sentence"]
     found = find_neighbors(memories, queries, k + 1)
     itself = (found.entries == entries[:, None]) & (found.memories == owners[:, None])
     others = torch.from_numpy(other_neighbors(itself))

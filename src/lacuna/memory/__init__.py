@@ -1,9 +1,14 @@
-"""Memories: search them, read them, edit them, and look into them. Each edit is one atomic commit."""
+"""Memories: search, read, edit and look into them, in a folder or in Milvus. Does not need torch."""
 
 from lacuna.datastore.log import LogEntry, read_log
-from lacuna.memory.base import Memory, open_memory
-from lacuna.memory.edits import EditReport, add_pairs, compact_memory, forget_sentences, replace_sentence
-from lacuna.memory.lookup import Selection, SentenceLookup
+from lacuna.memory.base import FoundEntries, Memory
+from lacuna.memory.editing import EditReport
+from lacuna.memory.folder import FolderMemory
+from lacuna.memory.folder_edits import compact_memory
+from lacuna.memory.lookup import Selection
+from lacuna.memory.matches import Match, SegmentMatches
+from lacuna.memory.milvus import MilvusMemory
+from lacuna.memory.opening import memory_at, open_memory
 from lacuna.memory.receipts import Receipt, ReceiptCheck, check_receipt
 from lacuna.memory.scan import KINDS, Finding, scan_sentences
 
@@ -11,18 +16,20 @@ __all__ = [
     "KINDS",
     "EditReport",
     "Finding",
+    "FolderMemory",
+    "FoundEntries",
     "LogEntry",
+    "Match",
     "Memory",
+    "MilvusMemory",
     "Receipt",
     "ReceiptCheck",
+    "SegmentMatches",
     "Selection",
-    "SentenceLookup",
-    "add_pairs",
     "check_receipt",
     "compact_memory",
-    "forget_sentences",
+    "memory_at",
     "open_memory",
     "read_log",
-    "replace_sentence",
     "scan_sentences",
 ]

@@ -1,32 +1,42 @@
-"""A memory is a store with its index, or a collection in Milvus. Several are searched as one: neighbors are merged.
+"""The memory protocol: all that translating, explaining, editing and serving need of a memory, whatever its backend.
 
-Does not know models, except for the fingerprint that a store was built with.
+A memory in a folder (:mod:`lacuna.memory.folder`) is one state of its files, and an edit makes the next one:
+:meth:`Memory.latest`. A memory in Milvus (:mod:`lacuna.memory.milvus`) is always in the state of its server. What reads
+whole columns, as pruning does, needs files: :attr:`Memory.store`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Collection as Container
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.datastore import Store, open_store
-from lacuna.errors import SettingError
-from lacuna.index import FilteredIndex, VectorIndex, open_index
-from lacuna.index.milvus import CollectionIndex
-from lacuna.index.segmented import opened_indexes
-from lacuna.milvus import Collection, MilvusAddress, open_collection_store
-from lacuna.milvus.address import is_address
-from lacuna.milvus.schema import tag_filter
+from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning
+from lacuna.datastore import Entry, Store
+from lacuna.datastore.decoded_windows import TeacherForcingModel
+from lacuna.datastore.manifest import KeyMaker, ModelRecord
+from lacuna.errors import NotFoundError, SettingError
+from lacuna.memory.editing import EditReport
+from lacuna.memory.lookup import Selection, Sentences
+from lacuna.memory.matches import SourceTable
+from lacuna.memory.overview import KeyMap, Overview, StoredSentence, show_sentence
+from lacuna.progress import SILENT, Progress
+from lacuna.records import SentencePair
+
+ColumnName = Literal["values", "predictions", "known", "log_p_gold", "sentence", "position"]
 
 
 class FoundEntries(NamedTuple):
-    """The nearest entries of each query in one memory: (queries, k) each.
+    """The nearest entries of each query in one memory, nearest first: (queries, k) each.
 
+    An index finds a :class:`~lacuna.index.base.Neighborhood`, distances and numbers only, because it has nothing but
+    keys. A memory adds what a combiner needs, because Milvus returns all of it in one answer.
+
+    :param distances: Squared L2; infinity where there is no neighbor.
     :param ids: Numbers of entries; -1 where there is no neighbor.
     :param values: Their values; -1 where there is no neighbor.
     :param weights: How many entries each one represents; ``None`` for one each.
@@ -38,124 +48,226 @@ class FoundEntries(NamedTuple):
     weights: NDArray[Any] | None
 
 
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """A store with its index, and a name for explanations."""
+class Memory(ABC):
+    """Entries with their sentence pairs, which can be searched and edited. Several threads may use it at once.
+
+    :ivar name: Its name in explanations and requests.
+    """
 
     name: str
-    store: Store
-    index: VectorIndex
 
+    # --- What it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Its folder or its address, for messages."""
+
+    @property
+    @abstractmethod
+    def folders(self) -> tuple[Path, ...]:
+        """The folders that other processes must see to open it."""
+
+    @property
+    @abstractmethod
+    def model(self) -> ModelRecord:
+        """The model that computed the keys."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Dimension of a key."""
+
+    @property
+    @abstractmethod
+    def entries(self) -> int:
+        """Number of entries; on a server, a second ago at most."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """What tells its content from that of others: that of its store, or of the store that was published."""
+
+    @property
+    @abstractmethod
+    def key_variance(self) -> float:
+        """Mean squared distance of the keys from their mean, of a sample: the scale of its distances."""
+
+    @property
+    @abstractmethod
+    def index_kind(self) -> str:
+        """The kind of its index, as in ``lacuna index``."""
+
+    @property
+    @abstractmethod
+    def is_edited(self) -> bool:
+        """Whether this state differs from the store that was built."""
+
+    @property
+    @abstractmethod
+    def sentences(self) -> Sentences:
+        """The sentence pairs."""
+
+    @property
+    @abstractmethod
+    def store(self) -> Store:
+        """The files with all columns.
+
+        :raises StoreError: It has no files of its own: it is in Milvus.
+        """
+
+    def check_model(self, model: KeyMaker) -> None:
+        """Refuse a model whose keys are not comparable with those of the memory: another model or direction."""
+        self.model.check(model, self.place)
+
+    # --- Searching and reading ----------------------------------------------------------------------------------------
+
+    @abstractmethod
     def search(self, queries: NDArray[np.float32], k: int) -> FoundEntries:
         """Find the ``k`` nearest entries of each query; shape (queries, dimension)."""
-        distances, ids = self.index.search(queries, k)
-        weights = None if self.store.weights is None else _read(self.store.weights, ids, 1.0)
-        return FoundEntries(distances, ids, _read(self.store.values, ids, -1), weights)
 
-    def excluding(self, sentences: Container[int]) -> Memory:
+    @abstractmethod
+    def columns(self, entries: NDArray[np.int64], *names: ColumnName) -> dict[str, NDArray[Any]]:
+        """Read columns of given entries, by name: (entries,) each."""
+
+    @abstractmethod
+    def keys(self, entries: NDArray[np.int64]) -> NDArray[np.float16]:
+        """Read the keys of given entries: (entries, dimension)."""
+
+    @abstractmethod
+    def keeping(self, keep: NDArray[np.bool_]) -> Memory:
+        """Return the memory with only some entries found.
+
+        :param keep: Whether an entry may be found, for each entry of :attr:`store`.
+        :raises StoreError: As :attr:`store`.
+        """
+
+    @abstractmethod
+    def excluding(self, sentences: Collection[int]) -> Memory:
         """Return the memory without the entries of these sentences."""
-        return self._keeping(~np.isin(self.store.sentence, np.asarray(sorted(sentences))))
 
+    @abstractmethod
     def tagged(self, tag: str) -> Memory:
-        """Return only the entries of pairs with this label.
+        """Return the memory with only the entries of pairs with this label.
 
         :raises SettingError: There are none.
         """
-        chosen = [number for number, pair in self.store.sentences.present() if pair.origin.tag == tag]
-        if not chosen:
-            raise _no_tag(tag, self.store)
-        return self._keeping(np.isin(self.store.sentence, np.asarray(chosen)))
 
+    @abstractmethod
     def reopening(self) -> tuple[Callable[..., Memory], tuple[object, ...]]:
         """Say how another process opens this memory; see :class:`~lacuna.workers.Reopened`.
 
-        :raises SettingError: Some of its entries are left out, which another process would not know.
+        :raises SettingError: Some of its entries are left out, and another process would not know which.
         """
-        if isinstance(self.index, FilteredIndex):
-            raise SettingError(f"{self.name}: workers cannot leave out entries of a memory in files; use no workers")
-        return index_memory, (self.name, self.store)
 
-    def _keeping(self, keep: NDArray[np.bool_]) -> Memory:
-        return Memory(self.name, self.store, FilteredIndex(self.index, keep))
+    # --- Editing ------------------------------------------------------------------------------------------------------
 
+    @abstractmethod
+    def add(
+        self,
+        pairs: Iterable[SentencePair],
+        model: TeacherForcingModel,
+        *,
+        cleaning: Cleaning | None = DEFAULT_CLEANING,
+        merge: bool = True,
+        prune: bool = False,
+        progress: Progress = SILENT,
+    ) -> EditReport:
+        """Add sentence pairs.
 
-@dataclass(frozen=True, eq=False)
-class CollectionMemory(Memory):
-    """A memory that is a collection in Milvus: entries are searched and read there, without files."""
+        A pair with an id replaces the pair that has the same id. A pair that is there already is not added again. A
+        pair that is too long for the model is skipped, and replaces nothing.
 
-    index: CollectionIndex
-
-    def search(self, queries: NDArray[np.float32], k: int) -> FoundEntries:
-        """Find the ``k`` nearest entries of each query; shape (queries, dimension)."""
-        weighted = self.index.collection.info.weighted
-        hits = self.index.search_with(queries, k, ["value", "weight"] if weighted else ["value"])
-        missing = hits.ids < 0
-        hits.fields["value"][missing] = -1
-        if weighted:
-            hits.fields["weight"][missing] = 1.0
-        return FoundEntries(hits.distances, hits.ids, hits.fields["value"], hits.fields.get("weight"))
-
-    def excluding(self, sentences: Container[int]) -> Memory:
-        """Return the memory without the entries of these sentences."""
-        return self._where(f"sentence not in {sorted(sentences)}")
-
-    def tagged(self, tag: str) -> Memory:
-        """Return only the entries of pairs with this label.
-
-        :raises SettingError: There are none.
+        :param model: The model that the memory was built with.
+        :param cleaning: Drops pairs of no use, as ``lacuna build`` does; ``None`` adds every pair as it is.
+        :param merge: Then do as :meth:`merge_segments`.
+        :param prune: Keep only the entries that PLAC would keep, with the settings that the memory was pruned with.
         """
-        if not self.index.collection.count(tag_filter(tag)):
-            raise _no_tag(tag, self.store)
-        return self._where(tag_filter(tag))
 
-    def reopening(self) -> tuple[Callable[..., Memory], tuple[object, ...]]:
-        """Say how another process opens this memory; see :class:`~lacuna.workers.Reopened`."""
-        return open_collection_memory, (self.index.collection.address, self.name, self.index.condition)
+    @abstractmethod
+    def forget(self, selection: Selection, *, dry_run: bool = False, receipt: Path | None = None) -> EditReport:
+        """Forget the selected sentences: no search and no listing finds them any more.
 
-    def _where(self, condition: str) -> Memory:
-        return CollectionMemory(self.name, self.store, self.index.where(condition))
+        :param dry_run: Only return what would be forgotten.
+        :param receipt: File for a receipt, see :mod:`lacuna.memory.receipts`.
+        """
+
+    @abstractmethod
+    def replace(
+        self, sentence: int, target: str, model: TeacherForcingModel, *, progress: Progress = SILENT
+    ) -> EditReport:
+        """Replace the translation of a sentence; the corrected pair gets another number."""
+
+    @abstractmethod
+    def numbers_of(self, pairs: Sequence[SentencePair]) -> tuple[int, ...]:
+        """Return the sentence number of each pair, all of which are in the memory."""
+
+    @abstractmethod
+    def merge_segments(self) -> None:
+        """Merge small segments where that makes later searches faster; a server does so by itself."""
+
+    # --- States -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def has_changed(self) -> bool:
+        """Tell whether :meth:`latest` has another state; quick enough for every request."""
+
+    @abstractmethod
+    def latest(self) -> Memory:
+        """Return the latest state, completely read; what has not changed is taken from this one.
+
+        A state that cannot be opened is an error once, and not tried again.
+        """
+
+    @abstractmethod
+    def load(self, *, for_edits: bool = False) -> None:
+        """Read now what would be read on first use.
+
+        :param for_edits: Also what edits read.
+        """
+
+    # --- Looking into it ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def overview(self, token_texts: Sequence[str]) -> Overview:
+        """Return the statistics.
+
+        :param token_texts: Text of every token of the vocabulary.
+        """
+
+    @abstractmethod
+    def key_map(self, token_texts: Sequence[str]) -> KeyMap:
+        """Return a map of a sample of the keys."""
+
+    @abstractmethod
+    def entries_of(self, sentence: int) -> list[Entry]:
+        """Return the entries of a sentence, in target order."""
+
+    @abstractmethod
+    def sources(self) -> SourceTable:
+        """Return the sentences by their sources, for :class:`~lacuna.memory.SegmentMatches`."""
+
+    def pair(self, sentence: int) -> SentencePair:
+        """Return a sentence pair.
+
+        :raises NotFoundError: It does not exist, or was forgotten.
+        """
+        sentences = self.sentences
+        if sentence in sentences:
+            return sentences[sentence]
+        if not 0 <= sentence < len(sentences):
+            has = f"has sentences 0 to {len(sentences) - 1}" if len(sentences) else "is empty"
+            raise NotFoundError(f"sentence: got {sentence}; {self.name} {has}")
+        raise NotFoundError(f"sentence: {sentence} of {self.name} was forgotten; choose another")
+
+    def stored_sentence(self, sentence: int, token_texts: Sequence[str]) -> StoredSentence:
+        """Return a sentence pair and its entries.
+
+        :raises NotFoundError: It does not exist, or was forgotten.
+        """
+        return show_sentence(self.name, sentence, self.pair(sentence), self.entries_of(sentence), token_texts)
 
 
-def _no_tag(tag: str, store: Store) -> SettingError:
-    return SettingError(
-        f"tag: got {tag!r}, but no sentence of {store.name} has it; name a label that was given to pairs"
-    )
-
-
-def open_memory(path: str | Path, name: str | None = None, *, before: Memory | None = None) -> Memory:
-    """Open a store with its index; the default name is that of the folder, or of the collection.
-
-    :param path: Folder of the store, or the address of a collection such as ``milvus://host:19530/it``.
-    :param before: The same memory, opened earlier: what has not changed is taken from it, and only the rest is read.
-    """
-    if is_address(str(path)):
-        return open_collection_memory(MilvusAddress.parse(str(path)), name)
-    if before is None:
-        return index_memory(name or Path(path).name, open_store(path))
-    store = open_store(path, before=before.store)
-    return Memory(name or before.name, store, open_index(store, opened=opened_indexes(before.store, before.index)))
-
-
-def index_memory(name: str, store: Store) -> Memory:
-    """Return a memory of an open store, with its index."""
-    return Memory(name, store, open_index(store))
-
-
-def open_collection_memory(address: MilvusAddress, name: str | None = None, condition: str = "") -> CollectionMemory:
-    """Open a memory in Milvus; the default name is that of the collection.
-
-    :param condition: Only entries that meet this filter expression of Milvus are found; empty for all.
-    """
-    collection = Collection.open(address)
-    index = CollectionIndex(collection, condition)
-    return CollectionMemory(name or address.collection, open_collection_store(collection), index)
-
-
-def _read(column: NDArray[Any], entries: NDArray[np.int64], missing: float) -> NDArray[Any]:  # of the shape of entries
-    """Read a column of a store; ``missing`` where there is no neighbor."""
-    if not len(column):
-        return np.full(entries.shape, missing)
-    result = column[entries]
-    if len(entries) and entries[:, -1].min() < 0:  # missing neighbors are last
-        result[entries < 0] = missing
-    return result
+def no_tag(tag: str, place: str) -> SettingError:
+    """Return the error of a label that no pair of a memory has."""
+    return SettingError(f"tag: got {tag!r}, but no sentence of {place} has it; name a label that was given to pairs")

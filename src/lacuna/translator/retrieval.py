@@ -13,20 +13,33 @@ from numpy.typing import NDArray
 from lacuna.combiners import Neighbors
 from lacuna.errors import SettingError
 from lacuna.memory import Memory
+from lacuna.memory.base import ColumnName
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
     """The neighbors of a batch of queries over all memories, nearest first.
 
+    :class:`~lacuna.combiners.Neighbors` are tensors for a combiner, which must not know memories; this adds where each
+    of them is stored.
+
     :param neighbors: The input of combiners, on the device of the queries.
     :param memories: Number of the memory that each neighbor comes from: (queries, k).
-    :param entries: Its row in the store of that memory; -1 where there is no neighbor: (queries, k).
+    :param entries: Its number in that memory; -1 where there is no neighbor: (queries, k).
     """
 
     neighbors: Neighbors
     memories: NDArray[np.int64]
     entries: NDArray[np.int64]
+
+    def columns(self, memories: Sequence[Memory], *names: ColumnName) -> dict[str, NDArray[np.int64]]:
+        """Read columns of the neighbors; 0 where there is no neighbor: (queries, k) each."""
+        columns: dict[str, NDArray[np.int64]] = {name: np.zeros(self.entries.shape, np.int64) for name in names}
+        for number, memory in enumerate(memories):
+            own = (self.memories == number) & (self.entries >= 0)
+            for name, column in memory.columns(self.entries[own], *names).items():
+                columns[name][own] = column
+        return columns
 
 
 def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) -> Retrieval:
@@ -62,8 +75,8 @@ def read_keys(
     memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], device: torch.device
 ) -> torch.Tensor:
     """Read the keys of neighbors; zeros where there is no neighbor: (queries, k, dimension)."""
-    keys = np.zeros((*entries.shape, memories[0].store.dimension), np.float16)
+    keys = np.zeros((*entries.shape, memories[0].dimension), np.float16)
     for number, memory in enumerate(memories):
         chosen = (owners == number) & (entries >= 0)
-        keys[chosen] = memory.store.keys.gather(entries[chosen])
+        keys[chosen] = memory.keys(entries[chosen])
     return torch.from_numpy(keys).to(device).float()

@@ -42,7 +42,7 @@ class System:
 
     def open(self) -> Translator:
         """Return the translator."""
-        entries = sum(memory.store.entries for memory in self.memories)
+        entries = sum(memory.entries for memory in self.memories)
         return Translator(
             self.model,
             self.memories,
@@ -58,4 +58,4 @@ class System:
 
 def safe_combiner(memories: Sequence[Memory]) -> Proximity:
     """Return settings that need no fitting and do not harm on average: a far neighbor hardly counts."""
-    return Proximity.suited_to(max(memories, key=lambda memory: memory.store.entries).store)
+    return Proximity.suited_to(max(memories, key=lambda memory: memory.entries))

@@ -101,7 +101,7 @@ class Translator:
 
     def _set_memories(self, memories: Sequence[Memory], gate: Gate | None) -> None:
         for memory in memories:
-            memory.store.check_model(self.model)
+            memory.check_model(self.model)
         self.memories = tuple(memories)
         self.gate = gate if memories else None
         self._scorer: KnnScorer | None = None
@@ -393,24 +393,19 @@ class Translator:
 
     def _neighbors(self, found: Retrieval, share: torch.Tensor) -> list[tuple[Neighbor, ...]]:
         rows: list[list[Neighbor]] = [[] for _ in share]
-        present = found.entries >= 0
-        numbers = {name: np.zeros(present.shape, np.int64) for name in ("sentence", "position", "known")}
-        for number, memory in enumerate(self.memories):
-            own = present & (found.memories == number)
-            for name, numbers_of in numbers.items():
-                numbers_of[own] = getattr(memory.store, name)[found.entries[own]]
+        columns = found.columns(self.memories, "sentence", "position", "known")
         distances, values = found.neighbors.distances.cpu(), found.neighbors.values.cpu()
-        for row, column in np.argwhere(present).tolist():
+        for row, column in np.argwhere(found.entries >= 0).tolist():
             rows[row].append(
                 Neighbor(
                     memory=self.memories[found.memories[row, column]].name,
                     entry=int(found.entries[row, column]),
-                    sentence=int(numbers["sentence"][row, column]),
-                    position=int(numbers["position"][row, column]),
+                    sentence=int(columns["sentence"][row, column]),
+                    position=int(columns["position"][row, column]),
                     token=self.model.token_text(int(values[row, column])),
                     distance=float(distances[row, column]),
                     weight=float(share[row, column]),
-                    known=bool(numbers["known"][row, column]),
+                    known=bool(columns["known"][row, column]),
                 )
             )
         return [tuple(row) for row in rows]

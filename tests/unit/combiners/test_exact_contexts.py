@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from lacuna.combiners import ExactContexts, Neighbors, Vanilla
-from lacuna.memory import add_pairs, open_memory
+from lacuna.memory import open_memory
+from lacuna.memory.folder_edits import add_pairs
 from lacuna.models import load_model
 from lacuna.records import Languages, Origin, SentencePair
 from lacuna.translator import Translator

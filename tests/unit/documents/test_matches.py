@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from lacuna.datastore import build_store
-from lacuna.documents.matches import SegmentMatches, mark_matches
+from lacuna.documents.matches import mark_matches
 from lacuna.documents.paragraphs import Paragraph, Sentence
 from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation.confidence import Scored
 from lacuna.index import ExactIndex
-from lacuna.memory import Memory
+from lacuna.memory import FolderMemory, Memory, SegmentMatches
 from lacuna.records import Origin, SentencePair, Translation
 from unit.datastore.numpy_model import NumpyModel
 
@@ -34,7 +34,7 @@ def matches(tmp_path_factory: pytest.TempPathFactory) -> SegmentMatches:
 def memory(folder: Path) -> Memory:
     pairs = [SentencePair(s, t, Origin("f", str(n), tag)) for n, (s, t, tag) in enumerate(PAIRS)]
     store = build_store(NumpyModel(), pairs, folder / "store", cleaning=None)
-    return Memory("it", store, ExactIndex(store))
+    return FolderMemory.of(store, "it", ExactIndex(store))
 
 
 def test_the_same_segment(matches: SegmentMatches) -> None:

@@ -14,7 +14,8 @@ from lacuna.index import build_index
 from lacuna.margin import measure_margin, read_margins
 from lacuna.margin.edited import follow_edits
 from lacuna.margin.reference import reference_margins
-from lacuna.memory import Selection, add_pairs, compact_memory, forget_sentences
+from lacuna.memory import Selection, compact_memory
+from lacuna.memory.folder_edits import add_pairs, forget_sentences
 from lacuna.pruning import Plac, prune_store
 from unit.memory.rule_model import RuleModel, pair
 

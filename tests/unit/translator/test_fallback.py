@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from lacuna.explanation.confidence import score_translations
 from lacuna.explanation.explainer import Explainer
 from lacuna.index import VectorIndex, build_index
 from lacuna.index.base import Neighborhood
-from lacuna.memory import Memory, open_memory
+from lacuna.memory import FolderMemory, Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.records import Origin, SentencePair, Translation
 from lacuna.translator import Translator
@@ -64,7 +63,8 @@ def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 def translator_of(model: Model, memory: Memory, first: int = NEVER, last: int = NEVER) -> tuple[Translator, Failing]:
     index = Failing(memory.index, first, last)
-    translator = Translator(model, [replace(memory, index=index)], Vanilla(k=2, knn_weight=0.9), SHORT, fallback=True)
+    failing = FolderMemory.of(memory.store, memory.name, index)
+    translator = Translator(model, [failing], Vanilla(k=2, knn_weight=0.9), SHORT, fallback=True)
     return translator, index
 
 
