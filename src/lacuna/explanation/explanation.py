@@ -18,6 +18,9 @@ from lacuna.artifacts.pages import fit_for_html, own_file, page_environment
 class ExplainedNeighbor:
     """A neighbor that voted for a token, with the sentence pair it comes from.
 
+    A :class:`~lacuna.records.Neighbor` only names the pair: reading the texts of all neighbors would slow down
+    translations that are not explained.
+
     :param memory: The name of the memory.
     :param entry: The row of the store.
     :param sentence: The id of its sentence pair.

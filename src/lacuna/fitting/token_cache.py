@@ -153,7 +153,7 @@ def collect_entries(
 def _draw_entries(
     memories: Sequence[Memory], most: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # the memory of each entry, and its row there
-    ends = np.cumsum([memory.store.entries for memory in memories])  # the numbers of entries in files
+    ends = np.cumsum([memory.store.entries for memory in memories])  # in files, their numbers are 0, 1, 2, ...
     total = int(ends[-1])
     drawn = np.random.default_rng(seed).choice(total, size=min(most, total), replace=False)
     drawn.sort()  # rows next to each other are read from the same pages

@@ -96,7 +96,7 @@ def _in_store(found: Neighborhood, ids: NDArray[np.int64]) -> Neighborhood:
 
 @dataclass(frozen=True, eq=False)
 class _SomeRows:
-    """Some rows of a store.
+    """Some rows of a store, as a store of their own: an index knows a store by its protocol only.
 
     :param ids: The rows, sorted.
     """

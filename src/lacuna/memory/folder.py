@@ -68,52 +68,42 @@ class FolderMemory(Memory):
 
     @property
     def place(self) -> str:
-        """Its folder."""
         return str(self.path)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Its folder."""
         return (self.path,)
 
     @property
     def model(self) -> ModelRecord:
-        """The model that computed the keys."""
         return self.store.manifest.model
 
     @property
     def dimension(self) -> int:
-        """Dimension of a key."""
         return self.store.dimension
 
     @property
     def entries(self) -> int:
-        """Number of entries."""
         return self.store.entries
 
     @property
     def fingerprint(self) -> str:
-        """That of the store."""
         return self.store.fingerprint
 
     @property
     def key_variance(self) -> float:
-        """Mean squared distance of the keys from their mean, of a sample."""
         return self.store.key_variance
 
     @property
     def index_kind(self) -> str:
-        """The kind of its index."""
         return self.index.kind
 
     @property
     def is_edited(self) -> bool:
-        """Whether it has commits."""
         return self.store.segments is not None
 
     @property
     def sentences(self) -> SentenceTable:
-        """The sentence pairs."""
         return self.store.sentences
 
     @property
@@ -134,37 +124,30 @@ class FolderMemory(Memory):
     # --- Searching and reading ----------------------------------------------------------------------------------------
 
     def search(self, queries: NDArray[np.float32], k: int) -> FoundEntries:
-        """Find the ``k`` nearest entries of each query; shape (queries, dimension)."""
         distances, ids = self.index.search(queries, k)
         store = self.store
         weights = None if store.weights is None else _read(store.weights, ids, 1.0)
         return FoundEntries(distances, ids, _read(store.values, ids, -1), weights)
 
     def columns(self, entries: NDArray[np.int64], *names: ColumnName) -> dict[str, NDArray[Any]]:
-        """Read columns of given entries."""
         return {name: getattr(self.store, name)[entries] for name in names}
 
     def keys(self, entries: NDArray[np.int64]) -> NDArray[np.float16]:
-        """Read the keys of given entries."""
         return self.store.keys.gather(entries)
 
     def keeping(self, keep: NDArray[np.bool_]) -> FolderMemory:
-        """Return the memory with only some entries found."""
         return self._derived(self.store, FilteredIndex(self.index, keep))
 
     def excluding(self, sentences: Collection[int]) -> FolderMemory:
-        """Return the memory without the entries of these sentences."""
         return self.keeping(~np.isin(self.store.sentence, np.asarray(sorted(sentences))))
 
     def tagged(self, tag: str) -> FolderMemory:
-        """Return the memory with only the entries of pairs with this label."""
         chosen = [number for number, pair in self.sentences.present() if pair.origin.tag == tag]
         if not chosen:
             raise no_tag(tag, self.place)
         return self.keeping(np.isin(self.store.sentence, np.asarray(chosen)))
 
     def reopening(self) -> tuple[Callable[..., Memory], tuple[object, ...]]:
-        """Say how another process opens this memory."""
         if isinstance(self.index, FilteredIndex):
             raise SettingError(f"{self.name}: workers cannot leave out entries of a memory in files; use no workers")
         return _reopen, (self.store, self.name)
@@ -201,16 +184,13 @@ class FolderMemory(Memory):
     def replace(
         self, sentence: int, target: str, model: TeacherForcingModel, *, progress: Progress = SILENT
     ) -> EditReport:
-        """Replace the translation of a sentence; the corrected pair gets a new number."""
         return replace_sentence(self.path, sentence, target, model, before=self._store, progress=progress)
 
     def numbers_of(self, pairs: Sequence[SentencePair]) -> tuple[int, ...]:
-        """Return the sentence number of each pair, all of which are in the memory."""
         numbers = self._lookup.find(self.store, pairs)
         return tuple(numbers[place] for place in range(len(pairs)))
 
     def merge_segments(self) -> None:
-        """Merge small segments where that makes later searches faster."""
         compact_memory(self.path, tiers=True)
 
     # --- States -------------------------------------------------------------------------------------------------------
@@ -248,15 +228,12 @@ class FolderMemory(Memory):
     # --- Looking into it ----------------------------------------------------------------------------------------------
 
     def overview(self, token_texts: Sequence[str]) -> Overview:
-        """Return the statistics."""
         return self._look().overview(self.index_kind, token_texts)
 
     def key_map(self, token_texts: Sequence[str]) -> KeyMap:
-        """Return a map of a sample of the keys."""
         return self._look().key_map(token_texts)
 
     def entries_of(self, sentence: int) -> list[Entry]:
-        """Return the entries of a sentence, in target order."""
         return self._look().entries_of(sentence)
 
     def _look(self) -> FolderOverview:

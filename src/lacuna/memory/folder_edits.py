@@ -53,17 +53,10 @@ def add_pairs(
     prune: bool = False,
     progress: Progress = SILENT,
 ) -> EditReport:
-    """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
+    """Add sentence pairs to a memory, as :meth:`~lacuna.memory.Memory.add`; a missing folder becomes a new memory.
 
-    A pair with an id replaces the pair that has the same id. A pair that is there already is not added again. A pair
-    that is too long for the model is skipped, and replaces nothing.
-
-    :param model: The model that the memory was built with.
-    :param cleaning: Drops pairs of no use, as ``lacuna build`` does; ``None`` adds every pair as it is.
     :param lookup: Kept by callers that add often.
     :param before: The same memory, opened earlier, to open it faster.
-    :param merge: Merge small segments afterward, if there are many.
-    :param prune: Keep only the entries that PLAC would keep, with the settings that the memory was pruned with.
     """
     fitting, too_long = fitting_pairs(str(memory), clean(pairs, cleaning), model)
     new = last_of_each_id(fitting)
@@ -97,12 +90,8 @@ def forget_sentences(
     receipt: Path | None = None,
     before: Store | None = None,
 ) -> EditReport:
-    """Forget the selected sentences: no search and no listing finds them any more.
+    """Forget the selected sentences, as :meth:`~lacuna.memory.Memory.forget`.
 
-    Their bytes stay in the files until the memory is compacted.
-
-    :param dry_run: Only return what would be forgotten.
-    :param receipt: File for a receipt, see :mod:`lacuna.memory.receipts`.
     :param before: The same memory, opened earlier, to open it faster.
     """
     # Refuses what is wrong before anything is written.

@@ -59,27 +59,22 @@ class MilvusMemory(Memory):
 
     @property
     def place(self) -> str:
-        """Its address."""
         return str(self.collection.address)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """None."""
         return ()
 
     @property
     def model(self) -> ModelRecord:
-        """The model that computed the keys."""
         return self.collection.info.model
 
     @property
     def dimension(self) -> int:
-        """Dimension of a key."""
         return self.collection.info.dimension
 
     @property
     def entries(self) -> int:
-        """Number of entries, a second ago at most."""
         return self._count()
 
     @property
@@ -95,7 +90,6 @@ class MilvusMemory(Memory):
 
     @property
     def index_kind(self) -> str:
-        """``milvus``, a colon and the kind of index of the collection."""
         return self.collection.kind.name
 
     @property
@@ -105,12 +99,10 @@ class MilvusMemory(Memory):
 
     @property
     def sentences(self) -> CollectionSentences:
-        """The sentence pairs, read from the server."""
         return self._sentences
 
     @property
     def store(self) -> Store:
-        """Not available."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -137,25 +129,20 @@ class MilvusMemory(Memory):
         return _nearest(answer, k)
 
     def columns(self, entries: NDArray[np.int64], *names: ColumnName) -> dict[str, NDArray[Any]]:
-        """Read columns of given entries, all in one request."""
         fields = [_FIELDS.get(name, name) for name in names]
         answer = self.collection.fetch(entries, fields)
         return {name: answer[field] for name, field in zip(names, fields, strict=True)}
 
     def keys(self, entries: NDArray[np.int64]) -> NDArray[np.float16]:
-        """Read the keys of given entries."""
         return self.collection.fetch(entries, ["key"])["key"].astype(np.float16)
 
     def keeping(self, keep: NDArray[np.bool_]) -> Memory:
-        """Not available."""
         self._refuse()
 
     def excluding(self, sentences: Container[int]) -> MilvusMemory:
-        """Return the memory without the entries of these sentences."""
         return self._where(f"sentence not in {sorted(sentences)}")
 
     def tagged(self, tag: str) -> MilvusMemory:
-        """Return the memory with only the entries of pairs with this label."""
         if not self.collection.count(tag_filter(tag)):
             raise no_tag(tag, self.place)
         return self._where(tag_filter(tag))
@@ -167,7 +154,6 @@ class MilvusMemory(Memory):
         return memory
 
     def reopening(self) -> tuple[Callable[..., Memory], tuple[object, ...]]:
-        """Say how another process opens this memory."""
         return open_milvus_memory, (self.collection.address, self.name, self.condition)
 
     # --- Editing ------------------------------------------------------------------------------------------------------
@@ -202,14 +188,12 @@ class MilvusMemory(Memory):
     def replace(
         self, sentence: int, target: str, model: TeacherForcingModel, *, progress: Progress = SILENT
     ) -> EditReport:
-        """Replace the translation of a sentence; the corrected pair gets another number."""
         self.check_model(model)
         report = replace_in_collection(self.collection, self.sentences, sentence, target, model)
         self._sources.outdate()
         return report
 
     def numbers_of(self, pairs: Sequence[SentencePair]) -> tuple[int, ...]:
-        """Return the sentence number of each pair, all of which are in the memory."""
         return numbers_of(self.collection, pairs)
 
     def merge_segments(self) -> None:
@@ -222,7 +206,6 @@ class MilvusMemory(Memory):
         return False
 
     def latest(self) -> MilvusMemory:
-        """Return the memory itself."""
         return self
 
     def load(self, *, for_edits: bool = False) -> None:
@@ -231,7 +214,6 @@ class MilvusMemory(Memory):
     # --- Looking into it ----------------------------------------------------------------------------------------------
 
     def overview(self, token_texts: Sequence[str]) -> Overview:
-        """Return the statistics."""
         return collection_overview(self.name, self.collection)
 
     def key_map(self, token_texts: Sequence[str]) -> KeyMap:
@@ -239,7 +221,6 @@ class MilvusMemory(Memory):
         return collection_map(self.name, self.collection, token_texts)
 
     def entries_of(self, sentence: int) -> list[Entry]:
-        """Return the entries of a sentence, in target order."""
         return collection_entries(self.collection, sentence, self.sentences[sentence])
 
     def sources(self) -> SourceTable:
