@@ -49,8 +49,7 @@ class FolderMemory(Memory):
         self._store, self._index = store, index
         # Kept from state to state, because it has the hashes of all sentences.
         self._lookup = SentenceLookup()
-        # A store that was never edited has no file to look at. Others may have changed since they were opened.
-        self._seen = None if store is None or store.segments is None else _UNKNOWN
+        self._seen = None if store is None else _seen_with(store)
         self._lock = Lock()
         self._sources: SourceTable | None = None
         self._overview: FolderOverview | None = None
@@ -111,7 +110,7 @@ class FolderMemory(Memory):
         """The files with all columns."""
         if self._store is None:
             self._store = open_store(self.path)
-            self._seen = None if self._store.segments is None else _UNKNOWN
+            self._seen = _seen_with(self._store)
         return self._store
 
     @property
@@ -219,6 +218,7 @@ class FolderMemory(Memory):
             self._lookup.find(self.store, ())
 
     def _derived(self, store: Store, index: VectorIndex) -> FolderMemory:
+        """Return this memory with other entries, or with another choice of them."""
         memory = FolderMemory(self.path, self.name, store=store, index=index)
         memory._lookup = self._lookup
         if store is self._store:
@@ -260,6 +260,11 @@ def _read(column: NDArray[Any], entries: NDArray[np.int64], missing: float) -> N
     if len(entries) and entries[:, -1].min() < 0:  # missing neighbors are last
         result[entries < 0] = missing
     return result
+
+
+def _seen_with(store: Store) -> _Stamp | None:
+    """Return the stamp of an open store. One that was edited may have been edited again since it was opened."""
+    return None if store.segments is None else _UNKNOWN
 
 
 def _stamp(folder: Path) -> _Stamp | None:
