@@ -41,7 +41,7 @@ demo: $(READY)
 	$(BIN)/lacuna demo --into demo
 
 test: $(READY)
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --durations=100 --durations-min=1
 
 test-all: $(READY)
 	$(TEST_ENV) $(BIN)/python -m pytest -m 'not comet and not browser and not cluster'

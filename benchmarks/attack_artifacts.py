@@ -52,7 +52,6 @@ from lacuna.combiners import load_combiner
 from lacuna.datastore import build_store, inspect_store, open_store, verify_store
 from lacuna.domain import adapt, open_domain
 from lacuna.errors import LacunaError, LacunaWarning
-from lacuna.explanation.calibration import load_calibration
 from lacuna.fitting import DevSet, calibrate, fit_combiner, make_fitter
 from lacuna.index import build_index, open_index
 from lacuna.margin import measure_margin, read_margins
@@ -61,6 +60,7 @@ from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sent
 from lacuna.models import Model, load_model
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import Languages
+from lacuna.translator.calibration import load_calibration
 from made_up import make_pairs, write_pairs
 from unit.memory.rule_model import RuleModel
 from unit.models.tiny_models import make_marian
@@ -158,7 +158,7 @@ def _read_domain(folder: Path) -> object:
 def _use_domain(folder: Path) -> object:
     domain = open_domain(folder, device="cpu")
     texts = [one.text for one in domain.translate([pair.source for pair in make_pairs(2, seed=3)])]
-    return [texts, domain.manifest.model_dump(exclude={"seconds"}), domain.calibration]
+    return [texts, domain.manifest.model_dump(exclude={"seconds"}), domain.system.calibration]
 
 
 def _adapt(home: Path) -> object:

@@ -25,7 +25,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,7 +43,6 @@ from lacuna.corpora.placeholders import find_placeholders
 from lacuna.documents import DocumentSettings, DocumentTranslator, Splitter, format_of
 from lacuna.documents.base import DocumentSegment
 from lacuna.errors import LacunaError
-from lacuna.explanation.confidence import Scored
 from lacuna.records import Languages, Translation
 
 LANGUAGES = Languages("de", "en")
@@ -328,16 +327,19 @@ def bounded(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def shout(texts: Iterable[str]) -> Iterator[Scored]:
+def shout(groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
     """Translate into capital letters, except for placeholders, which take the place of the model."""
-    for text in texts:
-        placeholders = find_placeholders(text)
-        parts, last = [], 0
-        for one in placeholders:
-            start = text.index(one, last)
-            parts += [text[last:start].upper(), one]
-            last = start + len(one)
-        yield Scored(Translation(text, "".join([*parts, text[last:].upper()]), 0.0, 1), 0.3)
+    for group in groups:
+        yield [Translation(text, _shouted(text), 0.0, 1, confidence=0.3) for text in group]
+
+
+def _shouted(text: str) -> str:
+    parts, last = [], 0
+    for placeholder in find_placeholders(text):
+        start = text.index(placeholder, last)
+        parts += [text[last:start].upper(), placeholder]
+        last = start + len(placeholder)
+    return "".join([*parts, text[last:].upper()])
 
 
 def read(path: Path, languages: Languages | None) -> None:

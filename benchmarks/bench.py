@@ -35,7 +35,7 @@ from lacuna.memory import open_memory
 from lacuna.models import Model, load_model
 from lacuna.models.stepping import ModelScorer
 from lacuna.workers import use_threads
-from systems import System, make_systems
+from systems import TimedSystem, make_systems
 
 PARTS = {
     "de": [
@@ -82,7 +82,7 @@ def check_equal(model: Model, texts: Sequence[str]) -> None:
     print(json.dumps({"sentences": len(texts), "equal": same, "largest difference of scores": float(f"{apart:.2g}")}))
 
 
-def measure(systems: list[System], texts: Sequence[str], batch: int, rounds: int) -> dict[str, dict[str, Any]]:
+def measure(systems: list[TimedSystem], texts: Sequence[str], batch: int, rounds: int) -> dict[str, dict[str, Any]]:
     """Translate with every system, in turns."""
     best: dict[str, dict[str, Any]] = {}
     for _ in range(rounds):

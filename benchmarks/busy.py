@@ -37,7 +37,7 @@ from lacuna.models.training.loop import TrainingLoop
 from lacuna.models.training.settings import FinetuneSettings
 from lacuna.progress import SILENT
 from lacuna.pruning import Plac, prune_store
-from lacuna.translator import Translator
+from lacuna.translator import System
 from lacuna.workers import use_threads
 
 BUSY = (0, 1, 2)
@@ -87,7 +87,7 @@ class Stages:
         """Return the stages by name; each gets a new folder."""
         model, memories, dev = self._model, [self._memory], self._dev
         sources = [pair.source for pair in dev[:64]]
-        plain, with_memory = Translator(model), Translator(model, memories, self._combiner)
+        plain, with_memory = System(model).open(), System(model, memories, self._combiner).open()
         return {
             "build": lambda folder: build_store(model, self._train, folder / "store", cleaning=None),
             "index": lambda folder: build_index(self._copy(folder), KIND),

@@ -14,7 +14,8 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,9 @@ from lacuna.corpora import read_corpus
 from lacuna.corpora.placeholders import mask
 from lacuna.documents import DocumentTranslator, Splitter, translate_file
 from lacuna.domain import open_domain
-from lacuna.explanation.confidence import Scored
 from lacuna.models import load_model
 from lacuna.records import Languages, Translation
-from lacuna.translator import Translator
+from lacuna.translator import System, Translator
 
 
 def main() -> None:
@@ -57,19 +57,19 @@ def catalog(folder: Path, sources: list[str], options: argparse.Namespace) -> di
     made.save(str(folder / "a.po"))
     report: dict[str, Any] = {"messages": len(sources)}
     model = load_model(options.model, languages=options.languages)
-    report["model alone"] = _timed(Translator(model), folder, None)
+    report["model alone"] = _timed(System(model).open(), folder)
     if options.domain:
-        domain = open_domain(options.domain)
-        report["domain"] = _timed(domain.translator, folder, None)
-        if domain.calibration is not None:
-            report["domain, with confidence"] = _timed(domain.translator, folder, domain.calibration)
+        system = open_domain(options.domain).system
+        report["domain"] = _timed(replace(system, calibration=None).open(), folder)
+        if system.calibration is not None:
+            report["domain, with confidence"] = _timed(system.open(), folder)
     return report
 
 
-def _timed(translator: Translator, folder: Path, calibration: Any) -> dict[str, Any]:  # noqa: ANN401 - as it is
+def _timed(translator: Translator, folder: Path) -> dict[str, Any]:
     translator.translate(["Ja."])  # prepares the weights
     started = time.perf_counter()
-    done = translate_file(translator, folder / "a.po", folder / "b.po", calibration=calibration)
+    done = translate_file(translator, folder / "a.po", folder / "b.po")
     seconds = time.perf_counter() - started
     counts = {name: value for name, value in done.as_json().items() if name != "least_sure"}
     return {"messages per second": round(done.segments / seconds, 1), "peak MiB": _peak(), **counts}
@@ -84,10 +84,13 @@ def large_text(folder: Path, sources: list[str], options: argparse.Namespace) ->
             for start in range(0, len(sources), 4):
                 written += file.write(" ".join(sources[start : start + 4]).replace("\n", " ").encode() + b"\n")
 
-    def shout(texts: Iterable[str]) -> Iterator[Scored]:
-        for text in texts:
-            masked = mask(text)
-            yield Scored(Translation(text, masked.restore(masked.text.upper()) or text, 0.0, 1), None)
+    def shout(groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+        for group in groups:
+            masked = [mask(text) for text in group]
+            yield [
+                Translation(text, one.restore(one.text.upper()) or text, 0.0, 1)
+                for text, one in zip(group, masked, strict=True)
+            ]
 
     documents = DocumentTranslator(shout, Splitter(options.languages, lambda text: len(text) < 1000))
     before, started = _peak(), time.perf_counter()

@@ -24,14 +24,14 @@ from lacuna.corpora import read_corpus
 from lacuna.memory import Memory, Selection, compact_memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Languages
-from lacuna.translator import Translator
+from lacuna.translator import System
 
 ROUNDS = 5
 
 
 def speed(model: Model, memory: Memory, combiner: Combiner, sources: list[str]) -> float:
     """Return tokens per second, the best of three runs."""
-    translator, best = Translator(model, [memory], combiner), 0.0
+    translator, best = System(model, [memory], combiner).open(), 0.0
     for _ in range(3):
         started = time.perf_counter()
         tokens = sum(result.tokens for result in translator.translate(sources))

@@ -14,7 +14,7 @@ import faiss
 import numpy as np
 import torch
 
-from lacuna import Languages, Translator, load_combiner, load_model, open_memory, read_corpus
+from lacuna import Languages, System, load_combiner, load_model, open_memory, read_corpus
 from lacuna.explanation import Explainer, Explanation
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     faiss.omp_set_num_threads(options.threads)
     pairs = islice(read_corpus(options.test, languages=Languages.parse(options.languages)), options.count)
     combiner = load_combiner(options.combiner) if options.combiner else None
-    translator = Translator(load_model(options.model), [open_memory(options.store)], combiner)
+    translator = System(load_model(options.model), [open_memory(options.store)], combiner).open()
     explanations = Explainer(translator).explain([pair.source for pair in pairs])
     tokens = [token for one in explanations for token in one.tokens]
     broken = sum("".join(token.text for token in one.tokens) != one.text for one in explanations)

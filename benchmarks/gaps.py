@@ -18,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
-from lacuna import Languages, Translator, load_combiner, load_model, open_memory, read_corpus
+from lacuna import Languages, System, load_combiner, load_model, open_memory, read_corpus
 from lacuna.evaluation import bleu_of_sums
-from lacuna.explanation import find_gaps, load_calibration
+from lacuna.explanation import find_gaps
+from lacuna.translator import load_calibration
 
 ROUNDS = 10_000
 
@@ -60,10 +61,10 @@ def main() -> None:
     model = load_model(options.model)
     combiner = load_combiner(options.combiner) if options.combiner else None
     calibration = load_calibration(options.calibration) if options.calibration else None
-    translator = Translator(model, [open_memory(options.store)], combiner)
-    gaps = find_gaps(translator, [pair.source for pair in pairs], calibration=calibration)
+    translator = System(model, [open_memory(options.store)], combiner, calibration=calibration).open()
+    gaps = find_gaps(translator, [pair.source for pair in pairs])
     references = [pairs[gap.line - 1].target for gap in gaps]
-    alone = [one.text for one in Translator(model).translate([gap.source for gap in gaps])]
+    alone = [one.text for one in System(model).open().translate([gap.source for gap in gaps])]
     third = len(gaps) // 3
     print(f"{len(gaps)} sentences, {third} in a third; mean gap {gaps[0].gap:.3f} to {gaps[-1].gap:.3f}")
     for name, texts in (("model alone", alone), ("with the memory", [gap.translation for gap in gaps])):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from lacuna import Languages, Translator, evaluate_systems, load_model, read_corpus
+from lacuna import Languages, System, evaluate_systems, load_model, read_corpus
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--languages", default="de-en")
     options = parser.parse_args()
     languages = Languages.parse(options.languages)
-    translator = Translator(load_model(options.model, languages=languages))
+    translator = System(load_model(options.model, languages=languages)).open()
     for path in options.sets:
         pairs = list(read_corpus(path, languages=languages))
         started = time.perf_counter()

@@ -37,7 +37,7 @@ def main() -> None:
     languages = domain.model.languages
     pairs = list(islice(read_corpus(options.corpus, languages=languages), options.sentences))
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    whole = domain.system(domain.open_memory())
+    whole = domain.system
     systems = {
         "model alone": System(domain.model),
         "domain, no end guard": replace(whole, guard_ends=False),

@@ -36,9 +36,8 @@ from lacuna.datastore import Store, open_store
 from lacuna.datastore.columns import COLUMNS, pair_to_line, record_of, write_shard
 from lacuna.datastore.manifest import MANIFEST, write_record
 from lacuna.margin import Approximate, count_known, measure_margin, measurement
-from lacuna.margin.exact import BlockComparison
-from lacuna.margin.tasks import run_and_save
-from lacuna.workers import Pool
+from lacuna.margin.radius import SelfJoin
+from lacuna.margin.tasks import TaskRunner
 
 MAX_MARGIN, FAST = 2048, 16
 ROWS_IN_SHARD = 65_536
@@ -148,34 +147,38 @@ def measure(store: Store, sample: int, folder: Path) -> dict[str, object]:
     return report
 
 
-class SampledTasks:
-    """Replaces the tasks of passes over all entries by some of them, and counts the time that the others would take."""
+class SampledTasks(TaskRunner):
+    """Runs some of the tasks of passes over all entries, and counts the time that the others would take."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self.saved = most, 0.0
+    max_tasks, saved = sys.maxsize, 0.0
 
-    def run(self, pool: Pool, tasks: range, run: Any, *others: Any) -> None:  # noqa: ANN401 - those of run_and_save
+    def run(self, name: str, prepare: Any, result: Any) -> Any:  # noqa: ANN401 - those of TaskRunner
         """Run at most as many tasks as allowed, evenly spread; all of them in the comparison of near lists."""
-        passes = isinstance(run.__self__, BlockComparison)
-        chosen = tasks[:: max(1, math.ceil(len(tasks) / self._most))] if passes else tasks
+        join = prepare()
+        if not isinstance(join, SelfJoin):
+            return super().run(name, lambda: join, result)
+        tasks = range(len(join.sizes))
+        chosen = tasks[:: max(1, math.ceil(len(tasks) / self.max_tasks))]
         clock = time.process_time()
-        run_and_save(pool, chosen, run, *others)
-        self.saved += (time.process_time() - clock) * (len(tasks) / max(1, len(chosen)) - 1)
+        for entries, part in self.pool.map(join.run, chosen):
+            result.add(entries, part)
+        type(self).saved += (time.process_time() - clock) * (len(tasks) / max(1, len(chosen)) - 1)
+        return result
 
 
-def measure_size(store: Store, way: str, most: int | None, folder: Path) -> dict[str, object]:
+def measure_size(store: Store, way: str, max_tasks: int | None, folder: Path) -> dict[str, object]:
     """Measure one store, and report the peak memory of this process."""
-    tasks = SampledTasks(most or sys.maxsize)
-    measurement.run_and_save = tasks.run
+    SampledTasks.max_tasks = max_tasks or sys.maxsize
+    measurement.TaskRunner = SampledTasks
     clock = time.process_time()
     settings = None if way == "exact" else Approximate()
     agreement = measure_margin(linked(store, folder / way), MAX_MARGIN, approximate=settings).manifest.agreement
     return {
         "entries": store.entries,
-        "seconds": round(time.process_time() - clock + tasks.saved, 1),
-        "scaled": tasks.saved > 0,
+        "seconds": round(time.process_time() - clock + SampledTasks.saved, 1),
+        "scaled": SampledTasks.saved > 0,
         "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-        **({} if agreement is None or tasks.saved else {"decisions": agreement.decisions}),
+        **({} if agreement is None or SampledTasks.saved else {"decisions": agreement.decisions}),
     }
 
 

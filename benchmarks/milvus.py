@@ -37,7 +37,7 @@ from lacuna.milvus.collection import EntryRows
 from lacuna.milvus.connection import Connection
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Translator
+from lacuna.translator import System, Translator
 
 
 def main() -> None:
@@ -71,10 +71,8 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         shutil.copytree(options.store, copy)
         (copy / "milvus.json").unlink(missing_ok=True)
         local = open_memory(copy)
-        memories: dict[str, Memory] = {
-            "exact": FolderMemory.of(store, "exact", ExactIndex(store)),
-            f"faiss {local.index_kind}": local,
-        }
+        memories: dict[str, Memory] = {"exact": FolderMemory.of(store, "exact", ExactIndex(store))}
+        memories[f"faiss {local.index_kind}"] = local
         flat, _ = make_index(store, IndexKind("Flat"), 1, None)
         memories["faiss Flat"] = FolderMemory.of(
             store, "flat", FaissIndex(flat, store, IndexKind("Flat"), SearchSettings())
@@ -88,7 +86,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             report[f"{kind}: seconds to publish"] = round(published.seconds, 1)
         recall = measure_recall(store, open_index(open_store(copy)), [8], sample=500, seed=1)
         report[f"{options.kinds[-1]}: recall at 8, keys as queries"] = round(recall.results[0].recall, 4)
-        translators = {name: Translator(model, [memory], combiner) for name, memory in memories.items()}
+        translators = {name: System(model, [memory], combiner).open() for name, memory in memories.items()}
         found = {name: [one.text for one in translator.translate(texts)] for name, translator in translators.items()}
         report["translations that are those of exact search"] = {
             name: sum(one == other for one, other in zip(own, found["exact"], strict=True))

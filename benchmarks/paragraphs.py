@@ -17,7 +17,7 @@ from lacuna.corpora import read_corpus
 from lacuna.documents import translate_texts
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Translator
+from lacuna.translator import System
 from lacuna.workers import use_threads
 
 _SENTENCES = 5
@@ -37,7 +37,7 @@ def main() -> None:
     pairs = [pair for pair in read_corpus(options.corpus, languages=options.languages) if _is_sentence(pair.source)]
     pairs = pairs[: options.sentences]
     sources, targets = [pair.source.strip() for pair in pairs], [pair.target.strip() for pair in pairs]
-    translator = Translator(load_model(options.model, languages=options.languages))
+    translator = System(load_model(options.model, languages=options.languages)).open()
     space = "" if options.languages.source.startswith("zh") else " "
     paragraphs = list(translate_texts(translator, _joined(sources, space)))
     lines = [one.text for one in translate_texts(translator, sources, lines=True)]

@@ -23,7 +23,7 @@ from lacuna.documents import translate_texts
 from lacuna.domain import open_domain
 from lacuna.models import load_model
 from lacuna.records import Languages, SentencePair
-from lacuna.translator import Translator
+from lacuna.translator import System, Translator
 from lacuna.workers import use_threads
 
 
@@ -43,9 +43,9 @@ def main() -> None:
     pairs = list(read_corpus(options.corpus, languages=options.languages))
     pairs = draw_pairs([pair for pair in pairs if find_placeholders(pair.source)], options.segments, seed=0)
     report: dict[str, Any] = {"segments": len(pairs), "model": options.model or "bundled"}
-    raw = Translator(load_model(options.model, languages=options.languages, mask_placeholders=False))
+    raw = System(load_model(options.model, languages=options.languages, mask_placeholders=False)).open()
     report["before"] = measure(pairs, raw, lines=True)
-    masked = Translator(load_model(options.model, languages=options.languages))
+    masked = System(load_model(options.model, languages=options.languages)).open()
     report["after"] = measure(pairs, masked)
     if options.domain:
         report["after, with the domain"] = measure(pairs, open_domain(options.domain).translator)

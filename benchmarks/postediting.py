@@ -24,7 +24,7 @@ from lacuna.evaluation import compare_runs, evaluate_systems
 from lacuna.memory import Memory, memory_at, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, SentencePair
-from lacuna.translator import Translator
+from lacuna.translator import System
 
 LEARNED = "learned"
 
@@ -46,7 +46,7 @@ def walk(
 
     def translate(text: str) -> str:
         suited = combiner or (Proximity.suited_to(memories[-1]) if memories else None)
-        return Translator(model, memories, suited, exact_contexts=exact).translate([text])[0].text
+        return System(model, memories, suited, exact_contexts=exact).open().translate([text])[0].text
 
     for pair in pairs:
         first.append(translate(pair.source))
@@ -92,11 +92,11 @@ def main() -> None:
         row |= {"gain": [round(part, 2) for part in (gain.bleu, gain.low, gain.high)], **more}
         print(json.dumps(row), flush=True)
 
-    alone = [result.text for result in Translator(model).translate(sources)]
+    alone = [result.text for result in System(model).open().translate(sources)]
     show("model alone", alone, alone)
     baseline = alone
     if fixed:
-        baseline = [result.text for result in Translator(model, fixed, combiner).translate(sources)]
+        baseline = [result.text for result in System(model, fixed, combiner).open().translate(sources)]
         show("memory that does not learn", baseline, alone)
     for exact in (False, True):
         with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,7 @@ from lacuna.models import Model, load_model
 from lacuna.progress import SILENT
 from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import Languages, SentencePair
-from lacuna.translator import Translator
+from lacuna.translator import System
 
 Mask = NDArray[np.bool_]
 # Returns one number per entry: known entries of the highest numbers are dropped.
@@ -134,7 +134,7 @@ def main() -> None:
         pruned = memory if index is None else FolderMemory.of(memory.store, memory.name, index)
         with tempfile.TemporaryDirectory() as folder:
             fit = fit_combiner(FitAdaptive(), model, [pruned], fitted_set, Path(folder) / "fit", seed=seed)
-        return [result.text for result in Translator(model, [pruned], fit.combiner).translate(sources)]
+        return [result.text for result in System(model, [pruned], fit.combiner).open().translate(sources)]
 
     fitted_set = DevSet(fitted)
     whole = [translate(None, seed) for seed in given.seeds]

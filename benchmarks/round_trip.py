@@ -36,10 +36,9 @@ from lacuna.corpora.placeholders import find_placeholders, same_placeholders
 from lacuna.documents import DocumentSettings, DocumentTranslator, Splitter, fitting, format_of
 from lacuna.documents.base import DocumentSegment, Filled, Format
 from lacuna.domain import open_domain
-from lacuna.explanation.confidence import score_translations
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Translator
+from lacuna.translator import System, Translator
 from lacuna.workers import use_threads
 from structures import (
     Compare,
@@ -142,7 +141,7 @@ def main() -> None:
     if options.domain:
         translator = open_domain(options.domain).translator
     else:
-        translator = Translator(load_model(options.model, languages=options.languages))
+        translator = System(load_model(options.model, languages=options.languages)).open()
     results = []
     for each in FILES:
         results.append(round_trip(each, options.folder, translator, options.segments, options.schemas))
@@ -217,9 +216,7 @@ def round_trip(file: RealFile, folder: Path, translator: Translator, segments: i
     some = SomeSegments(format_of(name), segments)
     settings = DocumentSettings(overwrite=True, exact_matches=False)
     splitter = Splitter(languages, fitting(translator.model))
-    documents = DocumentTranslator(
-        lambda texts: score_translations(translator, translator.stream(texts), None), splitter, None, settings
-    )
+    documents = DocumentTranslator(translator.stream_groups, splitter, None, settings)
     out = io.BytesIO()
     report = documents.translate_stream(io.BytesIO(before), out, some, name)
     after = out.getvalue()

@@ -21,7 +21,7 @@ from lacuna.index import build_index
 from lacuna.memory import FolderMemory
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Translator
+from lacuna.translator import System
 
 ALONE = "model alone"
 
@@ -43,12 +43,12 @@ def main() -> None:
     sources, references = [pair.source for pair in test], [pair.target for pair in test]
     tested = set(sources)
     train = [pair for pair in read_corpus(given.train, languages=languages) if pair.source not in tested]
-    texts = {ALONE: [result.text for result in Translator(model).translate(sources)]}
+    texts = {ALONE: [result.text for result in System(model).open().translate(sources)]}
     for number in given.pairs:
         with tempfile.TemporaryDirectory() as folder:
             store = build_store(model, draw_pairs(train, number, given.seed), Path(folder) / "store")
             memory = FolderMemory.of(store, "small", build_index(store).index)
-            translator = Translator(model, [memory], Proximity.suited_to(store), exact_contexts=True)
+            translator = System(model, [memory], Proximity.suited_to(store), exact_contexts=True).open()
             texts[f"{number} pairs"] = [result.text for result in translator.translate(sources)]
     gains = compare_runs(references, {name: [lines] for name, lines in texts.items()}, target_language=languages.target)
     for score in evaluate_systems(references, texts, target_language=languages.target):

@@ -27,7 +27,7 @@ from lacuna.errors import CombinerError
 from lacuna.index import Neighborhood, VectorIndex
 from lacuna.memory import FolderMemory, Memory, open_memory
 from lacuna.models import Model
-from lacuna.translator import Translator
+from lacuna.translator import System
 
 BUNDLED = Path(__file__).parent.parent / "src/lacuna/bundled/de-en"
 
@@ -77,7 +77,7 @@ class TimedIndex:
 
 
 @dataclass
-class System:
+class TimedSystem:
     """A system under test: takes texts and a batch size, returns translations and their number of tokens.
 
     :param clock: Of its parts, where they are known.
@@ -105,15 +105,17 @@ class System:
 
 def of_lacuna(
     name: str, model: Model, memory: Memory | None = None, combiner: Combiner | None = None, **more: Gate | bool
-) -> System:
+) -> TimedSystem:
     """Wrap a translator."""
     clock = Clock()
     memories = [FolderMemory.of(memory.store, memory.name, TimedIndex(memory.index, clock))] if memory else []
-    translator: Any = Translator(model, memories, combiner, **more)
+    settings: dict[str, Any] = {"exact_contexts": False, "guard_ends": False, **more}
+    translator: Any = System(model, memories, combiner or Vanilla(), **settings).open()
+    plain, knn = translator._search._plain, translator._knn
     for method, part in (("start", "model"), ("advance", "model"), ("score", "projection")):
-        setattr(translator._plain, method, clock.timed(part, getattr(translator._plain, method)))
-    if translator._scorer is not None:
-        translator._scorer.score = clock.timed("scoring", translator._scorer.score)
+        setattr(plain, method, clock.timed(part, getattr(plain, method)))
+    if knn is not None:
+        knn.score = clock.timed("scoring", knn.score)
 
     def run(texts: Sequence[str], batch: int) -> tuple[list[str], int]:
         results = translator.translate(texts, batch_size=batch)
@@ -123,7 +125,7 @@ def of_lacuna(
         count = translator.search_count
         return f"searched {count.searched / count.rows:.0%}" if more.get("gate") and count.rows else ""
 
-    return System(name, run, clock, note, translator._plain.min_sentences)
+    return TimedSystem(name, run, clock, note, plain.min_sentences)
 
 
 def restored(masked: Masked, translation: str) -> str:
@@ -143,7 +145,7 @@ def restored_all(model: Model, texts: Sequence[str], translations: Sequence[str]
     return [restored(mask(text), found) for text, found in zip(texts, translations, strict=True)]
 
 
-def of_transformers(model: Model) -> System:
+def of_transformers(model: Model) -> TimedSystem:
     """Wrap the ``generate`` of transformers, with the same batches of similar length."""
     settings = BeamSettings()
 
@@ -160,7 +162,7 @@ def of_transformers(model: Model) -> System:
                     found[number], tokens = model.decode(output), tokens + len(output)
         return restored_all(model, texts, found), tokens
 
-    return System("transformers generate", run)
+    return TimedSystem("transformers generate", run)
 
 
 def serve_ctranslate2(pipe: Connection, folder: str, ways: dict[str, Any]) -> None:
@@ -200,7 +202,7 @@ def convert_for_ctranslate2(folder: Path, model: Model, into: Path) -> None:
     Converter(str(folder)).convert(str(into))
 
 
-def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers: int, threads: int) -> System:
+def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers: int, threads: int) -> TimedSystem:
     """Convert a model folder for CTranslate2 and wrap it.
 
     It runs in a separate process, because its worker threads slow down the rest of theirs even when idle.
@@ -221,10 +223,10 @@ def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers
         return restored_all(model, texts, found), sum(len(each) + 1 for each in ids)
 
     run(["1"], 1)  # warm-up: the process must be running before anything is timed
-    return System(f"CTranslate2 {compute}, {workers}x{threads}", run)
+    return TimedSystem(f"CTranslate2 {compute}, {workers}x{threads}", run)
 
 
-def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[System]:
+def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[TimedSystem]:
     """Make all systems; ratios are relative to the first."""
     systems = [of_lacuna("lacuna", model), of_lacuna("lacuna int8", model, int8=True)]
     if not args.lacuna_only:
@@ -235,7 +237,7 @@ def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[S
     return systems
 
 
-def other_engines(args: argparse.Namespace, model: Model, folder: Path) -> list[System]:
+def other_engines(args: argparse.Namespace, model: Model, folder: Path) -> list[TimedSystem]:
     """Make the systems of transformers and, if the model can be converted, of CTranslate2."""
     systems = [of_transformers(model)]
     source = Path(args.model) if args.model else BUNDLED
@@ -250,7 +252,7 @@ def other_engines(args: argparse.Namespace, model: Model, folder: Path) -> list[
     return systems
 
 
-def with_memory(size: str, model: Model, memory: Memory, folder: str | None) -> list[System]:
+def with_memory(size: str, model: Model, memory: Memory, folder: str | None) -> list[TimedSystem]:
     """Make the systems of one memory."""
     vanilla = Vanilla(k=8, knn_weight=0.6, temperature=30.0)
     systems = [of_lacuna(f"vanilla, {size}", model, memory, vanilla)]

@@ -77,6 +77,7 @@ from .fitting import tune as tune
 from .decoding import BeamSettings as BeamSettings
 from .records import Translation as Translation
 from .translator import System as System
+from .translator import load_calibration as load_calibration
 from .translator import Translator as Translator
 from .documents import DocumentReport as DocumentReport
 from .documents import DocumentSettings as DocumentSettings
@@ -86,7 +87,6 @@ from .documents import translate_texts as translate_texts
 from .explanation import Explanation as Explanation
 from .explanation import explain as explain
 from .explanation import find_gaps as find_gaps
-from .explanation import load_calibration as load_calibration
 
 # Evaluating and reporting
 from .evaluation import Score as Score

@@ -154,7 +154,7 @@ def _correct(domain: Domain, pair: SentencePair, before: str) -> DemoCorrection:
     """Add the right translation of a sentence to the memory, translate it again, and forget it."""
 
     def translate() -> str:
-        return domain.make_translator().translate([pair.source])[0].text
+        return domain.open_system().open().translate([pair.source])[0].text
 
     memory = memory_at(domain.memory)
     added = memory.add([pair], domain.model, cleaning=None).added

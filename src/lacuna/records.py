@@ -103,6 +103,8 @@ class Translation:
     :param ids: The token ids, the end token included.
     :param without_memory: Whether the model translated alone because a memory did not answer.
     :param flag: Why a person should look at the translation; empty if nothing is wrong.
+    :param confidence: Mean probability of its tokens that the model's prediction is right, if requested; ``None``
+        without a calibration, without tokens, and for a translation without memory.
     """
 
     source: str
@@ -113,3 +115,4 @@ class Translation:
     ids: tuple[int, ...] = ()
     without_memory: bool = False
     flag: str = ""
+    confidence: float | None = None

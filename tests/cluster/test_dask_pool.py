@@ -19,8 +19,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from bad_input import run_refused
 from cluster.dask_helpers import killing, worker_pids
+from commands import Refuse
 from lacuna.errors import ClusterError, LacunaWarning, StoreError
 from lacuna.workers import AHEAD, dask_pool
 from lacuna.workers.dask_pool import DaskPool, open_pool
@@ -202,34 +202,30 @@ def scheduler() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
-def refused(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
-    return run_refused(f"build c.tsv --into s --scheduler {address}".split(), folder, monkeypatch, capfd).line
+def refused(address: str, folder: Path, refuse: Refuse) -> str:
+    return refuse(f"build c.tsv --into s --scheduler {address}".split(), folder).line
 
 
-def test_no_scheduler(corpus: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_scheduler(corpus: Path, refuse: Refuse) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-        assert f"{address}: no Dask scheduler answers there" in refused(address, corpus, monkeypatch, capfd)
+        assert f"{address}: no Dask scheduler answers there" in refused(address, corpus, refuse)
 
 
-def test_something_else_than_a_scheduler(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_something_else_than_a_scheduler(corpus: Path, refuse: Refuse) -> None:
     with socket.socket() as other:  # it accepts connections, and says nothing
         other.bind(("127.0.0.1", 0))
         other.listen()
         address = f"tcp://127.0.0.1:{other.getsockname()[1]}"
-        assert f"{address}: no Dask scheduler answers there" in refused(address, corpus, monkeypatch, capfd)
+        assert f"{address}: no Dask scheduler answers there" in refused(address, corpus, refuse)
 
 
-def test_a_scheduler_without_workers(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_scheduler_without_workers(corpus: Path, refuse: Refuse) -> None:
     from distributed import LocalCluster
 
     with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster:
-        line = refused(cluster.scheduler_address, corpus, monkeypatch, capfd)
+        line = refused(cluster.scheduler_address, corpus, refuse)
     assert f"the scheduler has no workers; start some with: dask worker {cluster.scheduler_address}" in line
 
 

@@ -23,9 +23,9 @@ from lacuna.margin import Approximate, measure_margin
 from lacuna.memory import open_memory
 from lacuna.models import load_model
 from lacuna.pruning import Merge, Plac, Pruner, prune_store
-from lacuna.translator import Translator
 from lacuna.workers.dask_pool import DaskPool, open_pool
 from made_up import make_pairs, write_pairs
+from plain_systems import open_plain
 from unit.margin.stores import clustered, make_store
 from unit.models.tiny_models import make_marian
 
@@ -95,7 +95,7 @@ def test_translate(pool: DaskPool, files: Path, tmp_path: Path) -> None:
     texts = [pair.source for pair in make_pairs(300, seed=5)]
     texts[3] = "  "
     memory = open_memory(tmp_path / "store")
-    translator = Translator(load_model(files / "model", device="cpu"), [memory])
+    translator = open_plain(load_model(files / "model", device="cpu"), [memory])
     plain = translator.translate(texts)
     rows = translator.search_count.rows
     found = list(translator.stream(iter(texts), evidence=True, pool=pool))

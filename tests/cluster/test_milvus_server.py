@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bad_input import run_refused
 from cluster.milvus_server import MilvusServer, free_port
+from commands import Refuse
 from lacuna.combiners import Vanilla
 from lacuna.datastore import Store, build_store
 from lacuna.errors import IndexingError, SettingError, UnavailableError
@@ -27,7 +27,7 @@ from lacuna.milvus import Collection, CollectionKind, MilvusAddress
 from lacuna.milvus.connection import Connection
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
-from lacuna.translator import Translator
+from plain_systems import open_plain
 
 pytestmark = pytest.mark.cluster
 
@@ -40,14 +40,9 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def model() -> Model:
-    return load_model(languages=Languages("de", "en"))
-
-
-@pytest.fixture(scope="module")
-def store(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(bundled: Model, tmp_path_factory: pytest.TempPathFactory) -> Store:
     pairs = [SentencePair(*texts, Origin("first.tsv", str(number))) for number, texts in enumerate(TEXTS, start=1)]
-    made = build_store(model, pairs, tmp_path_factory.mktemp("real") / "store")
+    made = build_store(bundled, pairs, tmp_path_factory.mktemp("real") / "store")
     build_index(made)
     return made
 
@@ -156,14 +151,14 @@ def test_replicas_share_what_they_learn_and_survive_a_crash(
     assert one.call("GET", f"/memories/it/sentences/{edit['sentences'][0]}")[0] == 404
 
 
-def test_translations_are_those_of_the_local_memory(server: MilvusServer, store: Store, model: Model) -> None:
+def test_translations_are_those_of_the_local_memory(server: MilvusServer, store: Store, bundled: Model) -> None:
     address = MilvusAddress.of(server.uri, "same")
     texts = [source for source, _ in TEXTS] + ["Das Fenster wurde gespeichert.", "Klicken Sie auf die Datei."]
     combiner = Vanilla(k=4, knn_weight=0.7)
-    local = Translator(model, [open_memory(store.path)], combiner).translate(texts, evidence=True)
+    local = open_plain(bundled, [open_memory(store.path)], combiner).translate(texts, evidence=True)
     publish_store(store, address, FLAT)
-    linked = Translator(model, [open_memory(store.path)], combiner).translate(texts, evidence=True)
-    alone = Translator(model, [open_memory(str(address))], combiner).translate(texts, evidence=True)
+    linked = open_plain(bundled, [open_memory(store.path)], combiner).translate(texts, evidence=True)
+    alone = open_plain(bundled, [open_memory(str(address))], combiner).translate(texts, evidence=True)
     build_index(store)  # local again
     assert [one.text for one in local] == [one.text for one in linked] == [one.text for one in alone]
     assert linked == local
@@ -173,13 +168,13 @@ def test_translations_are_those_of_the_local_memory(server: MilvusServer, store:
             assert [near.sentence for near in step.neighbors] == [near.sentence for near in same.neighbors]
 
 
-def test_a_server_that_is_away(server: MilvusServer, store: Store, model: Model) -> None:
+def test_a_server_that_is_away(server: MilvusServer, store: Store, bundled: Model) -> None:
     address = MilvusAddress.of(server.uri, "away")
     publish_store(store, address, FLAT)
     build_index(store)
     memory = open_memory(f"{address}?deadline=1")
-    with_error, with_fallback = (Translator(model, [memory], fallback=fallback) for fallback in (False, True))
-    plain = Translator(model).translate([TEXTS[0][0]])[0].text
+    with_error, with_fallback = (open_plain(bundled, [memory], fallback=fallback) for fallback in (False, True))
+    plain = open_plain(bundled).translate([TEXTS[0][0]])[0].text
     server.kill()
     try:
         with pytest.raises(UnavailableError, match="is the server running"):
@@ -225,20 +220,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line(
-    case: str,
-    folder: Path,
-    server: MilvusServer,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_input_is_one_line(case: str, folder: Path, server: MilvusServer, store: Store, refuse: Refuse) -> None:
     if case == "other model":
         publish_store(store, MilvusAddress.of(server.uri, "replicas_bad"), FLAT)
         build_index(store)
     arguments, message = BAD[case]
     ports = {"port": server.port, "away": free_port()}
-    assert message in run_refused([one.format(**ports) for one in arguments], folder, monkeypatch, capfd).line
+    assert message in refuse([one.format(**ports) for one in arguments], folder).line
 
 
 def test_an_old_server_is_refused(server: MilvusServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from lacuna.progress import Silent
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_marian
 
+pytestmark = pytest.mark.posix
+
 # Results of steps whose appearance triggers a kill: after the store, in the middle, and shortly before the end.
 KILLED_AFTER = ("plan-", "index-", "fit-", "translate-")
 

@@ -12,7 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attack_artifacts.py"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="processes are forked")
+@pytest.mark.posix
 def test_nothing_is_found() -> None:
     verbs = "build,add to a new folder,forget"
     command = [sys.executable, str(SCRIPT), "--cases", "18", "--seed", "1", "--verbs", verbs]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from bad_input import run_refused
+from commands import Refuse
 from lacuna.cli.main import VERBS, app, main
 from lacuna.cli.render import BarProgress
 from lacuna.errors import SettingError
@@ -72,11 +72,9 @@ CASES: dict[str, tuple[Prepare, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_line_and_exit_code_2(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_one_line_and_exit_code_2(name: str, tmp_path: Path, refuse: Refuse) -> None:
     prepare, says = CASES[name]
-    refused = run_refused(prepare(tmp_path), tmp_path, monkeypatch, capfd)
+    refused = refuse(prepare(tmp_path), tmp_path)
     assert says in refused.line
     assert refused.out == ""
 
@@ -123,15 +121,15 @@ def options_with_a_value() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("verb", "option"), options_with_a_value())
 def test_an_option_at_the_end_of_the_line_needs_its_value(
-    verb: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    verb: str, option: str, tmp_path: Path, refuse: Refuse
 ) -> None:
-    refused = run_refused([verb, option], tmp_path, monkeypatch, capfd)
+    refused = refuse([verb, option], tmp_path)
     assert refused.line == f"lacuna: Option '{option}' requires an argument (see lacuna {verb} --help)"
 
 
 @pytest.mark.parametrize("arguments", [["--no-such"], ["--version=3"], ["train", "--no-such"], ["verify", "--json=3"]])
 def test_a_misused_option_refers_to_the_help_of_its_command(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], tmp_path: Path, refuse: Refuse
 ) -> None:
     command = " ".join(["lacuna", *arguments[:-1]])
-    assert run_refused(arguments, tmp_path, monkeypatch, capfd).line.endswith(f"(see {command} --help)")
+    assert refuse(arguments, tmp_path).line.endswith(f"(see {command} --help)")

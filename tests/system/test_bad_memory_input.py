@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bad_input import run_refused
+from commands import Refuse
 from lacuna.cli.main import main
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store
@@ -255,29 +255,22 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_line_and_exit_code_2(
-    name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_one_line_and_exit_code_2(name: str, world: Path, tmp_path: Path, refuse: Refuse) -> None:
     case = CASES[name]
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     case.spoil(tmp_path)
-    refused = run_refused(case.command.split(), tmp_path, monkeypatch, capfd)
+    refused = refuse(case.command.split(), tmp_path)
     assert case.says in refused.line
     assert refused.out == ""
 
 
 @pytest.mark.parametrize(("spoil", "problem"), [(cut(KEYS), f"{KEYS}: has "), (without(VALUES), f"{VALUES}: missing")])
 def test_verify_names_each_problem_and_ends_in_one_line(
-    spoil: Spoil,
-    problem: str,
-    world: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    spoil: Spoil, problem: str, world: Path, tmp_path: Path, refuse: Refuse
 ) -> None:
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     spoil(tmp_path)
-    refused = run_refused(["verify", "store"], tmp_path, monkeypatch, capfd)
+    refused = refuse(["verify", "store"], tmp_path)
     assert refused.out.startswith(problem)
     assert "copy the store again, or build it again" in refused.line
 

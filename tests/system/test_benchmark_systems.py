@@ -11,7 +11,7 @@ import pytest
 
 from lacuna.corpora.placeholders import same_placeholders
 from lacuna.evaluation import evaluate_systems
-from lacuna.models import Model, load_model
+from lacuna.models import Model
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 TEXTS = [
@@ -31,29 +31,24 @@ def systems() -> Iterator[ModuleType]:
         yield importlib.import_module("systems")
 
 
-@pytest.fixture(scope="module")
-def model() -> Model:
-    return load_model(device="cpu")
-
-
-def test_transformers_translates_what_lacuna_translates(systems: ModuleType, model: Model) -> None:
+def test_transformers_translates_what_lacuna_translates(systems: ModuleType, bundled: Model) -> None:
     ours, theirs = (
-        system.run(TEXTS, 32)[0] for system in (systems.of_lacuna("ours", model), systems.of_transformers(model))
+        system.run(TEXTS, 32)[0] for system in (systems.of_lacuna("ours", bundled), systems.of_transformers(bundled))
     )
     assert all(same_placeholders(source, text) for source, text in zip(TEXTS, theirs, strict=True))
     assert theirs == ours
 
 
-def test_ctranslate2_scores_as_lacuna_does(systems: ModuleType, model: Model, tmp_path: Path) -> None:
+def test_ctranslate2_scores_as_lacuna_does(systems: ModuleType, bundled: Model, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    ours = systems.of_lacuna("ours", model).run(TEXTS, 32)[0]
-    theirs = systems.of_ctranslate2(systems.BUNDLED, model, "float32", tmp_path / "ct2", 1, 1).run(TEXTS, 32)[0]
+    ours = systems.of_lacuna("ours", bundled).run(TEXTS, 32)[0]
+    theirs = systems.of_ctranslate2(systems.BUNDLED, bundled, "float32", tmp_path / "ct2", 1, 1).run(TEXTS, 32)[0]
     assert all(same_placeholders(source, text) for source, text in zip(TEXTS, theirs, strict=True))
     [score] = evaluate_systems(ours, {"theirs": theirs})
     assert score.bleu.value > 80
 
 
-def test_what_can_be_restored_is_restored(systems: ModuleType, model: Model) -> None:
+def test_what_can_be_restored_is_restored(systems: ModuleType, bundled: Model) -> None:
     [masked] = [systems.mask("Die Dateien %s und {name} sind neu.")]
     first, second = masked.stand_ins
     assert systems.restored(masked, f"The files {first} and {second} are new.") == "The files %s and {name} are new."

@@ -11,6 +11,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from lacuna.artifacts import files
@@ -21,6 +22,8 @@ from lacuna.models import Model, load_model
 from made_up import make_pairs, write_pairs
 from unit.datastore.numpy_model import NumpyModel
 from unit.models.tiny_models import make_marian
+
+pytestmark = pytest.mark.posix
 
 
 def build(model: Path, corpus: Path, into: Path, wait: float = 0.0) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import run_command
+from commands import Run
 from lacuna.cli import serve
 from lacuna.cli.options import ModelOptions
 from lacuna.domain import Domain, adapt
@@ -40,51 +40,38 @@ def domain(world: Path) -> Domain:
     return open_domain(world / "domain", device="cpu")
 
 
-def run(command: str, world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
-    monkeypatch.chdir(world)
-    return run_command(command.split(), monkeypatch, capfd)
-
-
 def calibration(domain: Domain) -> str:
     return "--calibration domain/calibration" if domain.manifest.calibrated else ""
 
 
-def test_translate(
-    world: Path, domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    found = run(f"translate in.txt --domain domain {OPTIONS}", world, monkeypatch, capfd)
-    assert found == run(f"translate in.txt {PARTS} {OPTIONS}", world, monkeypatch, capfd)
+def test_translate(world: Path, domain: Domain, run: Run) -> None:
+    found = run(f"translate in.txt --domain domain {OPTIONS}", world)
+    assert found == run(f"translate in.txt {PARTS} {OPTIONS}", world)
     assert found.splitlines() == [one.text for one in domain.translate(["Wir sehen drei Hunde.", "Wir sehen."])]
 
 
-def test_settings_of_beam_search_stay_free(
-    world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_of_beam_search_stay_free(world: Path, run: Run) -> None:
     beam = f"--beam 2 --length-penalty 0.5 {OPTIONS}"
-    found = run(f"translate in.txt --domain domain {beam}", world, monkeypatch, capfd)
-    assert found == run(f"translate in.txt {PARTS} {beam}", world, monkeypatch, capfd)
+    found = run(f"translate in.txt --domain domain {beam}", world)
+    assert found == run(f"translate in.txt {PARTS} {beam}", world)
 
 
-def test_explain(
-    world: Path, domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    given = run(f"explain {SENTENCE} --domain domain --json {OPTIONS}", world, monkeypatch, capfd)
-    parts = run(f"explain {SENTENCE} {PARTS} {calibration(domain)} --json {OPTIONS}", world, monkeypatch, capfd)
+def test_explain(world: Path, domain: Domain, run: Run) -> None:
+    given = run(f"explain {SENTENCE} --domain domain --json {OPTIONS}", world)
+    parts = run(f"explain {SENTENCE} {PARTS} {calibration(domain)} --json {OPTIONS}", world)
     found = json.loads(given)
     assert found == json.loads(parts.replace('"memory": "memory"', '"memory": "domain"'))
     assert (found["confidence"] is not None) == domain.manifest.calibrated
 
 
-def test_gaps(world: Path, domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    found = run(f"gaps in.txt --domain domain --json {OPTIONS}", world, monkeypatch, capfd)
+def test_gaps(world: Path, domain: Domain, run: Run) -> None:
+    found = run(f"gaps in.txt --domain domain --json {OPTIONS}", world)
     parts = f"gaps in.txt {PARTS} {calibration(domain)} --json {OPTIONS}"
-    assert found == run(parts, world, monkeypatch, capfd)
+    assert found == run(parts, world)
 
 
-def test_evaluate(
-    world: Path, domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    found = json.loads(run(f"evaluate test.tsv --domain domain --json {OPTIONS}", world, monkeypatch, capfd))
+def test_evaluate(world: Path, domain: Domain, run: Run) -> None:
+    found = json.loads(run(f"evaluate test.tsv --domain domain --json {OPTIONS}", world))
     assert [one["name"] for one in found["systems"]] == ["model alone", "domain"]
     assert [one["bleu"] for one in found["systems"]] == pytest.approx([one.bleu for one in domain.manifest.scores])
 
@@ -98,13 +85,11 @@ def test_serve(given: str, name: str, world: Path, domain: Domain) -> None:
     assert bool(engine.calibrations) == domain.manifest.calibrated
 
 
-def test_adapt_prints_scores_and_decisions(
-    world: Path, domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_adapt_prints_scores_and_decisions(world: Path, domain: Domain, run: Run) -> None:
     command = f"adapt corpus.tsv --dev dev.tsv --test test.tsv --model model --into domain {OPTIONS}"
-    text = run(command, world, monkeypatch, capfd)
+    text = run(command, world)
     assert "5 test sentences" in text
     assert "domain: done in" in text
-    found = json.loads(run(f"{command} --json", world, monkeypatch, capfd))
+    found = json.loads(run(f"{command} --json", world))
     assert found["into"] == "domain"
     assert found["pairs"] == domain.manifest.pairs.model_dump()

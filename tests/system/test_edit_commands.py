@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bad_input import run_refused
-from lacuna.cli.main import main
+from commands import Refuse, Run
 from lacuna.datastore import build_store
 from lacuna.index import build_index
 from lacuna.models import load_model
@@ -33,21 +32,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    monkeypatch.setattr("sys.argv", ["lacuna", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    return capsys.readouterr().out
-
-
-def test_a_session(
-    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.chdir(tmp_path)
 
     def verb(*arguments: str) -> str:
-        return run(list(arguments), monkeypatch, capsys)
+        return run(arguments)
 
     new = str(built / "more.jsonl")
     assert "added 1 (number 0)" in verb("add", "memory", new, "--languages", "de-en")
@@ -94,23 +83,15 @@ def test_a_session(
         (["log", "none"], "no such memory"),
     ],
 )
-def test_bad_input(
-    arguments: list[str],
-    says: str,
-    built: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    assert says in run_refused(arguments, built, monkeypatch, capfd).line
+def test_bad_input(arguments: list[str], says: str, built: Path, refuse: Refuse) -> None:
+    assert says in refuse(arguments, built).line
 
 
-def test_a_domain_takes_edits(
-    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_domain_takes_edits(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.chdir(tmp_path)
 
     def verb(*arguments: str) -> str:
-        return run(list(arguments), monkeypatch, capsys)
+        return run(arguments)
 
     verb("adapt", str(built / "memory.tsv"), "--into", "domain", "--languages", "de-en")
     assert json.loads(verb("index", "domain", "--json"))["into"] == "domain/memory/index"

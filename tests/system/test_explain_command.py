@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bad_input import run_refused
-from commands import run_command
+from commands import Refuse, Run
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store
 from lacuna.index import build_index
@@ -40,22 +39,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return world
 
 
-def run(arguments: list[str], world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
-    """Run a command in the world; return what it printed."""
-    monkeypatch.chdir(world)
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every token a line of its own."""
     monkeypatch.setenv("COLUMNS", "160")
-    return run_command(arguments, monkeypatch, capfd)
 
 
-def test_explains_as_json_as_text_and_as_a_page(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_explains_as_json_as_text_and_as_a_page(world: Path, tmp_path: Path, run: Run) -> None:
     calibration = str(tmp_path / "calibration")
-    made = json.loads(run([*CALIBRATE, "--into", calibration, "--json"], world, monkeypatch, capfd))
+    made = json.loads(run([*CALIBRATE, "--into", calibration, "--json"], world))
     assert [one["name"] for one in made["measured"]][-1] == "both"
     page = tmp_path / "why.html"
     options = ["--calibration", calibration, "--html", str(page)]
-    told = json.loads(run([*EXPLAIN, *options, "--json"], world, monkeypatch, capfd))
+    told = json.loads(run([*EXPLAIN, *options, "--json"], world))
     assert told["source"] == SENTENCE
     assert "".join(token["text"] for token in told["tokens"]) == told["text"]
     assert 0 <= told["confidence"] <= 1
@@ -65,40 +61,36 @@ def test_explains_as_json_as_text_and_as_a_page(
         first["knn_weight"] * first["p_knn"] + (1 - first["knn_weight"]) * first["p_model"]
     )
     assert page.read_text(encoding="utf-8").count("<details") == len(told["tokens"])
-    text = run([*EXPLAIN, "--calibration", calibration, "--neighbors", "1"], world, monkeypatch, capfd)
+    text = run([*EXPLAIN, "--calibration", calibration, "--neighbors", "1"], world)
     assert "Token by token" in text
     assert text.count("distance ") == len(told["tokens"])
     nearest = [token["neighbors"][0] for token in told["tokens"]]
     assert all(f"{near['before']}[{near['word']}]{near['after']}" in text for near in nearest if near["word"])
 
 
-def test_without_a_sentence_shows_what_would_be_and_what_is(
-    world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_sentence_shows_what_would_be_and_what_is(world: Path, run: Run) -> None:
     target = ["--target", "We see three dogs."]
-    told = json.loads(run([*EXPLAIN, *target, "--json"], world, monkeypatch, capfd))
+    told = json.loads(run([*EXPLAIN, *target, "--json"], world))
     assert told["text"] == "We see three dogs."
     blamed = str(told["tokens"][0]["neighbors"][0]["sentence"])
-    other = json.loads(run([*EXPLAIN, *target, "--without", blamed, "--json"], world, monkeypatch, capfd))
+    other = json.loads(run([*EXPLAIN, *target, "--without", blamed, "--json"], world))
     found = {near["sentence"] for token in other["tokens"] for near in token["neighbors"]}
     assert int(blamed) not in found
     assert other["without"] == [int(blamed)]
-    free = json.loads(run([*EXPLAIN, "--without", blamed, "--json"], world, monkeypatch, capfd))
-    assert free["text_with"] == json.loads(run([*EXPLAIN, "--json"], world, monkeypatch, capfd))["text"]
-    assert "with them" in run([*EXPLAIN, "--without", blamed], world, monkeypatch, capfd)
+    free = json.loads(run([*EXPLAIN, "--without", blamed, "--json"], world))
+    assert free["text_with"] == json.loads(run([*EXPLAIN, "--json"], world))["text"]
+    assert "with them" in run([*EXPLAIN, "--without", blamed], world)
 
 
-def test_gaps_as_table_json_and_tsv(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_gaps_as_table_json_and_tsv(world: Path, tmp_path: Path, run: Run) -> None:
     table = tmp_path / "next.tsv"
-    found = json.loads(run([*GAPS, "--json", "--into", str(table)], world, monkeypatch, capfd))
+    found = json.loads(run([*GAPS, "--json", "--into", str(table)], world))
     assert found["sentences"] == 2
     assert sorted(gap["line"] for gap in found["gaps"]) == [1, 3]
     rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines()]
     assert [[int(row[1]), row[2]] for row in rows] == [[gap["line"], gap["source"]] for gap in found["gaps"]]
     assert [float(row[0]) for row in rows] == pytest.approx([gap["gap"] for gap in found["gaps"]], abs=1e-6)
-    text = run([*GAPS, "--top", "1"], world, monkeypatch, capfd)
+    text = run([*GAPS, "--top", "1"], world)
     assert "The 1 least known of 2 sentences" in text
     assert text.count("│") == 7
 
@@ -128,18 +120,13 @@ msgstr ""
     ],
 )
 def test_gaps_of_documents_and_corpora(
-    name: str,
-    content: str,
-    expected: list[tuple[str, str]],
-    world: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    name: str, content: str, expected: list[tuple[str, str]], world: Path, run: Run
 ) -> None:
     (world / name).write_text(content, encoding="utf-8")
     command = ["gaps", name, *MEMORY, "--beam", "2", "--languages", "de-en"]
-    found = json.loads(run([*command, "--json"], world, monkeypatch, capfd))["gaps"]
+    found = json.loads(run([*command, "--json"], world))["gaps"]
     assert sorted((gap["place"], gap["source"]) for gap in found) == sorted(expected)
-    assert ("place" in run(command, world, monkeypatch, capfd)) == (name == "in.json")
+    assert ("place" in run(command, world)) == (name == "in.json")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +152,5 @@ def test_gaps_of_documents_and_corpora(
         ([*GAPS, "--into", "in.txt"], "the file that is read"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(
-    command: list[str], says: str, world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert says in run_refused(command, world, monkeypatch, capfd).line
+def test_bad_input_is_refused_in_one_line(command: list[str], says: str, world: Path, refuse: Refuse) -> None:
+    assert says in refuse(command, world).line

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from commands import run_command
+from commands import Run
 
 DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -22,11 +21,6 @@ def block_with(start: str) -> str:
     return block
 
 
-def run(command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
-    """Run a command as the docs have it; return what it printed."""
-    return run_command(shlex.split(command)[1:], monkeypatch, capfd)
-
-
 def assert_begins_with(printed: str, documented: str) -> None:
     """Compare line by line; numbers may differ by rounding, which depends on the processor."""
     lines = documented.rstrip("\n").splitlines()
@@ -36,18 +30,16 @@ def assert_begins_with(printed: str, documented: str) -> None:
         assert numbers[0] == pytest.approx(numbers[1], rel=0.02, abs=0.011), theirs
 
 
-def test_the_examples_print_what_the_docs_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_examples_print_what_the_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     Path("pottery.tsv").write_text(block_with("Der Ofen ist heiß."), encoding="utf-8")
     Path("new.de").write_text(NEW_TEXT, encoding="utf-8")
     *preparations, explain = block_with("lacuna build").splitlines()
     for command in preparations:
-        run(command, monkeypatch, capfd)
+        run(command.removeprefix("lacuna"))
     full, without = (block for block in BLOCKS if block.startswith("Explanation"))
-    assert_begins_with(run(explain, monkeypatch, capfd), full)
-    assert_begins_with(run(block_with('lacuna explain "Der Ofen'), monkeypatch, capfd), without)
+    assert_begins_with(run(explain.removeprefix("lacuna")), full)
+    assert_begins_with(run(block_with('lacuna explain "Der Ofen').removeprefix("lacuna")), without)
     gaps = block_with("lacuna gaps new.de --memory pottery")
-    assert_begins_with(run(gaps, monkeypatch, capfd), block_with("The 3 least known"))
+    assert_begins_with(run(gaps.removeprefix("lacuna")), block_with("The 3 least known"))

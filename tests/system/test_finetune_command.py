@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bad_input import run_refused
-from lacuna.cli.main import main
+from commands import Attempt, Refuse, Run
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_m2m100, make_marian
 
@@ -47,38 +46,20 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
 
 
 @pytest.mark.parametrize(("prepare", "says"), CASES.values(), ids=CASES)
-def test_refused_in_one_line(
-    prepare: Callable[[Path], list[str]],
-    says: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    assert says in run_refused(prepare(folder), folder, monkeypatch, capfd).line
+def test_refused_in_one_line(prepare: Callable[[Path], list[str]], says: str, folder: Path, refuse: Refuse) -> None:
+    assert says in refuse(prepare(folder), folder).line
 
 
-def run(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
-    monkeypatch.setattr("sys.argv", ["lacuna", *words])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-
-
-def test_says_what_it_did_and_the_second_time_that_it_is_done(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(folder)
-    run(monkeypatch, arguments("--lora", "--rank", "2", "--json"))
-    out, err = capfd.readouterr()
-    first = json.loads(out)
+def test_says_what_it_did_and_the_second_time_that_it_is_done(folder: Path, run: Run, attempt: Attempt) -> None:
+    code, out, err = attempt(arguments("--lora", "--rank", "2", "--json"), folder)
+    assert code == 0, err
     assert "shards" not in err
+    first = json.loads(out)
     assert (first["steps"], first["pairs"], first["held_out"]) == (2, first["cleaning"]["kept"] - 3, 3)
     assert first["cleaning"]["dropped"]["duplicate"] >= 5
     assert first["trained_parameters"] < first["parameters"]
-    run(monkeypatch, arguments("--lora", "--rank", "2", "--json"))
-    assert json.loads(capfd.readouterr().out) == first | {"finished_before": True}
-    run(monkeypatch, arguments("--lora", "--rank", "2"))
-    out = capfd.readouterr().out
+    assert json.loads(run(arguments("--lora", "--rank", "2", "--json"))) == first | {"finished_before": True}
+    out = run(arguments("--lora", "--rank", "2"))
     assert out.startswith("new: this run is finished")
     assert "held out 3" in out
     assert (folder / "new" / "adapter" / "adapter_model.safetensors").exists()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from commands import Run
 from killed_training import kill_at_step
 from lacuna.artifacts.files import sha256_of
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_marian
+
+pytestmark = pytest.mark.posix
 
 STEPS = 40
 
@@ -22,19 +25,18 @@ def arguments(folder: Path, into: str) -> list[str]:
     return [*head, *rest, "--no-clean", "--threads", "1", "--json"]
 
 
-def run(*command: str) -> dict[str, Any]:
-    result = subprocess.run([sys.executable, "-m", "lacuna", *command], capture_output=True, check=True)
-    report: dict[str, Any] = json.loads(result.stdout)
+def figures(printed: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(printed)
     return {name: value for name, value in report.items() if name not in {"hours", "into", "tokens_per_second"}}
 
 
-def test_killed_equals_uninterrupted(tmp_path: Path) -> None:
+def test_killed_equals_uninterrupted(tmp_path: Path, run: Run) -> None:
     make_marian(tmp_path / "base")
     write_pairs(tmp_path / "toy.tsv", make_pairs(200))
-    whole = run(*arguments(tmp_path, "whole"))
+    whole = figures(run(arguments(tmp_path, "whole")))
     kill_at_step(arguments(tmp_path, "broken"), 19)  # after the state of step 16
     assert not (tmp_path / "broken").exists()
-    broken = run(*arguments(tmp_path, "broken"))
+    broken = figures(run(arguments(tmp_path, "broken")))
     assert whole == broken
     assert whole["steps"] == STEPS
     assert sha256_of(tmp_path / "whole" / "model.safetensors") == sha256_of(tmp_path / "broken" / "model.safetensors")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -17,8 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from bad_input import run_refused
-from lacuna.cli.main import main
+from commands import Refuse, Run
 from lacuna.models import load_model
 from unit.datastore.foreign_stores import read_pairs, teach, write_adaptive, write_knn_box, write_knn_transformers
 from unit.models.tiny_models import make_marian, make_t5
@@ -47,21 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return world
 
 
-# All commands in one process: to start one takes longer than the work.
-SCRIPT = """
-import json, sys
-from lacuna.cli.main import main
-for command in json.loads(sys.argv[1]):
-    sys.argv = ["lacuna", *command.split(), "--json"]
-    try:
-        main()
-    except SystemExit as ended:
-        if ended.code:
-            raise
-"""
-
-
-def test_a_store_from_import_to_inspect(world: Path, tmp_path: Path) -> None:
+def test_a_store_from_import_to_inspect(world: Path, tmp_path: Path, run: Run) -> None:
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     commands = [
         "import adaptive --model model --into store --device cpu",
@@ -72,18 +56,8 @@ def test_a_store_from_import_to_inspect(world: Path, tmp_path: Path) -> None:
         "inspect store",
         "inspect store --sentence 0 --model model",
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(commands)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    # Each command writes one object, whose last line is a brace.
     imported, _, _, pruned, verified, inspected, listed = (
-        json.loads(text + "\n}") for text in done.stdout.split("\n}\n")[:-1]
+        json.loads(run(f"{command} --json", tmp_path)) for command in commands
     )
     assert (imported["kind"], imported["key"], imported["ghosts"]) == ("adaptive-knn-mt", "out", 3)
     assert imported["entries"] == (tmp_path / "adaptive/vals.npy").stat().st_size // 8 - 3
@@ -96,37 +70,23 @@ def test_a_store_from_import_to_inspect(world: Path, tmp_path: Path) -> None:
     assert listed["entries"][0]["pair"]["target"] == "the small house stands by the lake"
 
 
-def run_here(
-    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> tuple[int, str]:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr("sys.argv", ["lacuna", *command.split()])
-    capfd.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0), capfd.readouterr().out
-
-
 BOX = "import box --model model --into new"
 ADAPTIVE = "import adaptive --model model --into new"
 DSTORE = "import dstore --model model --into new"
 
 
 @pytest.mark.parametrize("command", [BOX, ADAPTIVE, DSTORE, f"{BOX} --json", f"{BOX} --languages de-en --entries 50"])
-def test_what_is_right_is_imported_and_told(
-    command: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_right_is_imported_and_told(command: str, world: Path, tmp_path: Path, run: Run) -> None:
     """Were it not so, a refusal below might have another reason than the one it is there for."""
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
-    code, out = run_here(command, tmp_path, monkeypatch, capfd)
-    assert code == 0
+    out = run(command, tmp_path)
     assert "known" in out
     assert (tmp_path / "new/manifest.json").is_file()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_a_model_goes_to_the_import_of_models(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     calls = []
 
@@ -146,10 +106,10 @@ def test_a_model_goes_to_the_import_of_models(
     monkeypatch.setitem(sys.modules, "lacuna.models.importing", stand_in)
     (tmp_path / "wmt").mkdir()
     command = "import wmt --into new --languages de-en --checkpoint last.pt"
-    code, out = run_here(command, tmp_path, monkeypatch, capfd)
-    assert (code, calls) == (0, [(Path("wmt"), Path("new"), "de-en", "last.pt")])
+    out = run(command, tmp_path)
+    assert calls == [(Path("wmt"), Path("new"), "de-en", "last.pt")]
     assert "1,234,567" in out
-    assert json.loads(run_here(f"{command} --json", tmp_path, monkeypatch, capfd)[1])["kind"] == "fairseq"
+    assert json.loads(run(f"{command} --json", tmp_path))["kind"] == "fairseq"
 
 
 def untouched(folder: Path) -> None:
@@ -273,25 +233,23 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_line_and_exit_code_2(
-    name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_one_line_and_exit_code_2(name: str, world: Path, tmp_path: Path, refuse: Refuse) -> None:
     case = CASES[name]
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     case.spoil(tmp_path)
-    refused = run_refused(case.command.split(), tmp_path, monkeypatch, capfd)
+    refused = refuse(case.command.split(), tmp_path)
     assert case.says in refused.line
     assert refused.out == ""
 
 
 def test_a_model_that_predicts_something_else_than_was_written_down_is_refused(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    world: Path, tmp_path: Path, refuse: Refuse
 ) -> None:
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "box/mt_preds.npy"
     predictions = np.fromfile(path, dtype=np.int64)
     predictions[::10] += 1
     predictions.tofile(path)
-    refused = run_refused(BOX.split(), tmp_path, monkeypatch, capfd)
+    refused = refuse(BOX.split(), tmp_path)
     counts = f"{len(predictions[::10])} of {len(predictions)}"
     assert f"mt_preds differs from the predictions of the model for {counts}" in refused.line

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from bad_input import snapshot
-from lacuna.cli.main import VERBS, app, main
+from commands import Attempt, Run, snapshot
+from lacuna.cli.main import VERBS, app
 from lacuna.cli.render import BarProgress
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store
@@ -88,55 +88,47 @@ def interrupting(at: int) -> Callable[..., None]:
     return advance
 
 
-def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")  # `train` would start itself again
-    monkeypatch.setattr("sys.argv", ["lacuna", *command.split()])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_said_after_an_interrupt_is_true(
-    name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempt: Attempt
 ) -> None:
     case, folder = CASES[name], tmp_path / "copy"
     shutil.copytree(world, folder)
-    monkeypatch.chdir(folder)
     monkeypatch.setattr(BarProgress, "advance", interrupting(case.call))
     before = {path: content for path, (_, _, content) in snapshot(folder).items()}
-    assert run(case.command, monkeypatch) == 130
-    line = capfd.readouterr().err.splitlines()[-1]
+    ended = attempt(case.command, folder)
+    assert ended.code == 130
+    line = ended.err.splitlines()[-1]
     assert line.startswith(f"lacuna: interrupted; {case.says}"), line
     if case.says != RESUMES:
         assert {path: content for path, (_, _, content) in snapshot(folder).items()} == before
 
 
 def test_an_interrupted_build_resumes(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, attempt: Attempt
 ) -> None:
-    monkeypatch.chdir(world)
     monkeypatch.setattr(BarProgress, "advance", interrupting(4))
     command = f"build corpus.tsv --model model --into {tmp_path / 'new'} --shard-rows 100 --device cpu"
-    assert run(command, monkeypatch) == 130
+    assert attempt(command, world).code == 130
     first = tmp_path / "new/shards/00000/keys.npy"
     written = first.stat().st_mtime_ns
-    assert run(command, monkeypatch) == 0
+    run(command)
     assert first.stat().st_mtime_ns == written
 
 
 @pytest.mark.parametrize("name", VERBS)
 def test_only_verbs_that_keep_finished_work_claim_to_resume(
-    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    name: str, monkeypatch: pytest.MonkeyPatch, attempt: Attempt
 ) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    [command] = [one for one in app.registered_commands if one.name == name]
-    monkeypatch.setattr(command, "callback", interrupt)
-    assert run(name, monkeypatch) == 130
+    [command] = [command.cls for command in app.registered_commands if command.name == name]
+    monkeypatch.setattr(command, "verb", staticmethod(interrupt))
+    ended = attempt(name)
+    assert ended.code == 130
     resumes = {"adapt", "add", "build", "margin", "train", "finetune", "reproduce", "demo"}
-    assert (RESUMES in capfd.readouterr().err) == (name in resumes)
+    assert (RESUMES in ended.err) == (name in resumes)
 
 
 # Sends Ctrl-C when a module is imported.
@@ -164,12 +156,9 @@ def test_the_console_script_starts_where_imports_are_guarded() -> None:
     assert project["scripts"] == {"lacuna": "lacuna.__main__:main"}
 
 
-def test_an_interrupt_that_typer_does_not_see_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_that_typer_does_not_see_is_one_line(monkeypatch: pytest.MonkeyPatch, attempt: Attempt) -> None:
     def interrupt(**_: object) -> None:
         raise KeyboardInterrupt  # such as a second one, while the first is handled
 
     monkeypatch.setattr("lacuna.cli.main.app", interrupt)
-    assert run("verify store", monkeypatch) == 130
-    assert capfd.readouterr().err == f"lacuna: interrupted; {STARTS_OVER}\n"
+    assert attempt("verify store") == (130, "", f"lacuna: interrupted; {STARTS_OVER}\n")

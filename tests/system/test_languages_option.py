@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bad_input import run_refused
-from commands import run_command
+from commands import Refuse, Run
 from lacuna.datastore import build_store
 from lacuna.models import load_model
 from made_up import make_pairs, write_pairs
@@ -35,12 +34,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_direction_can_be_given(
-    name: str, world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_direction_can_be_given(name: str, world: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.chdir(world)
     arguments = [*COMMANDS[name].split(), "--languages", "de-en", "--json"]
-    content = json.loads(run_command(arguments, monkeypatch, capfd))
+    content = json.loads(run(arguments))
     checks = {
         "inspect a sentence": lambda: {entry["sentence"] for entry in content["entries"]} == {1},
         "inspect a token": lambda: len(content["entries"]) == 30,
@@ -51,8 +48,6 @@ def test_the_direction_can_be_given(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_without_it_the_error_names_the_option(
-    name: str, world: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    refused = run_refused(COMMANDS[name].split(), world, monkeypatch, capfd)
+def test_without_it_the_error_names_the_option(name: str, world: Path, refuse: Refuse) -> None:
+    refused = refuse(COMMANDS[name].split(), world)
     assert "say which, as in languages de-en" in refused.line

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from commands import run_command
+from commands import Run
 from lacuna.corpora import read_corpus
 from lacuna.domain import Domain, adapt, work_plan
 from lacuna.errors import MissingExtra
@@ -38,7 +38,7 @@ def model_into(language: str, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def chinese(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     return model_into("zh", tmp_path_factory.mktemp("zoo"))
 
@@ -49,13 +49,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def domain(model: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Domain:
+def domain(chinese: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Domain:
     """A domain whose adaptation has chosen a ratio, a combiner and a gate by BLEU or chrF."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work_plan, "_LEAST_PRUNED", 0)
-        patch.setattr(work_plan, "_LEAST_GATED", 0)
+        patch.setattr(work_plan, "_MIN_PRUNED", 0)
+        patch.setattr(work_plan, "_MIN_GATED", 0)
         into = tmp_path_factory.mktemp("domain") / "zh"
-        return adapt(corpus, into, model=model, device="cpu")
+        return adapt(corpus, into, model=chinese, device="cpu")
 
 
 def test_adapt_scores_by_characters(domain: Domain) -> None:
@@ -63,11 +63,9 @@ def test_adapt_scores_by_characters(domain: Domain) -> None:
     assert {"safe", "fit", "gate", "score"} <= set(domain.manifest.seconds)
 
 
-def test_the_score_of_adapt_is_that_of_evaluate_to_the_last_digit(
-    domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_score_of_adapt_is_that_of_evaluate_to_the_last_digit(domain: Domain, run: Run) -> None:
     test = str(domain.path / "test.tsv")
-    printed = run_command(["evaluate", test, "--domain", str(domain.path), "--json"], monkeypatch, capfd)
+    printed = run(["evaluate", test, "--domain", str(domain.path), "--json"])
     evaluated = json.loads(printed)["systems"]
     for ours, theirs in zip(domain.manifest.scores, evaluated, strict=True):
         for name in ("bleu", "chrf", "p_value", "p_decline", "signature"):
@@ -75,7 +73,7 @@ def test_the_score_of_adapt_is_that_of_evaluate_to_the_last_digit(
 
 
 def test_prune_and_fit_choose_by_characters(domain: Domain, tmp_path: Path) -> None:
-    model, memory = domain.model, domain.open_memory()
+    model, [memory] = domain.model, domain.system.memories
     dev = list(read_corpus(domain.path / "dev.tsv"))
     choice = choose_pruning(model, memory, dev)
     translator = System(model, [memory], choice.combiner).open()
@@ -91,11 +89,9 @@ def bleu(pairs: list[SentencePair], texts: list[str]) -> float:
     return score.bleu.value
 
 
-def test_evaluate_takes_the_target_of_the_model(
-    model: Path, domain: Domain, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_evaluate_takes_the_target_of_the_model(chinese: Path, domain: Domain, run: Run) -> None:
     test = str(domain.path / "test.tsv")
-    printed = run_command(["evaluate", test, "--model", str(model), "--json"], monkeypatch, capfd)
+    printed = run(["evaluate", test, "--model", str(chinese), "--json"])
     assert json.loads(printed)["systems"][0]["bleu"] == domain.manifest.scores[0].bleu
 
 

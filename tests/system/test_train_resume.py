@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from safetensors.torch import load_file
 
+from commands import Run
 from killed_training import kill_at_step
 from lacuna.artifacts.files import sha256_of
 from made_up import make_pairs, write_pairs
+
+pytestmark = pytest.mark.posix
 
 STEPS = 60
 SETTINGS = {
@@ -39,20 +41,19 @@ def arguments(folder: Path, corpus: Path, settings: Path) -> list[str]:
     return [*head, "--steps", str(STEPS), "--settings", str(settings), "--threads", "1", "--json"]
 
 
-def run(*command: str) -> dict[str, Any]:
-    result = subprocess.run([sys.executable, "-m", "lacuna", *command], capture_output=True, check=True)
-    report: dict[str, Any] = json.loads(result.stdout)
+def figures(printed: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(printed)
     return {name: value for name, value in report.items() if name not in {"hours", "into"}}
 
 
-def test_killed_twice_equals_uninterrupted(tmp_path: Path) -> None:
+def test_killed_twice_equals_uninterrupted(tmp_path: Path, run: Run) -> None:
     corpus = write_pairs(tmp_path / "toy.tsv", make_pairs(1500))
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps(SETTINGS))
-    whole = run(*arguments(tmp_path / "whole", corpus, settings))
+    whole = figures(run(arguments(tmp_path / "whole", corpus, settings)))
     for step in (9, 41):  # after the state of step 7, and after the evaluation of step 40
         kill_at_step(arguments(tmp_path / "broken", corpus, settings), step)
-    broken = run(*arguments(tmp_path / "broken", corpus, settings))
+    broken = figures(run(arguments(tmp_path / "broken", corpus, settings)))
     assert whole == broken
     assert whole["steps"] == STEPS
     assert sha256_of(tmp_path / "whole" / "model.safetensors") == sha256_of(tmp_path / "broken" / "model.safetensors")

@@ -12,26 +12,20 @@ from threading import Timer
 import pytest
 
 from made_up import make_pairs
-from unit.models.tiny_models import make_marian
 
 LACUNA = [sys.executable, "-m", "lacuna"]
 SECONDS = 240  # far more than it takes, also on a busy machine
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world") / "model"
-    make_marian(folder)
-    return folder
 
 
 def translate(model: Path, *options: str) -> list[str]:
     return [*LACUNA, "translate", "--model", str(model), "--device", "cpu", "--beam", "2", "--threads", "1", *options]
 
 
-def test_each_line_is_answered_before_the_next_is_written(model: Path) -> None:
+def test_each_line_is_answered_before_the_next_is_written(model_folder: Path) -> None:
     pipe = subprocess.PIPE
-    with subprocess.Popen(translate(model, "--json"), stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+    with subprocess.Popen(
+        translate(model_folder, "--json"), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         watchdog = Timer(SECONDS, process.kill)  # without streaming, the first answer would never come
@@ -47,9 +41,10 @@ def test_each_line_is_answered_before_the_next_is_written(model: Path) -> None:
         assert process.wait(SECONDS) == 0
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("options", ["", "--json"])
-def test_a_closed_output_ends_it_quietly(model: Path, options: str) -> None:
-    command = " ".join(translate(model, *options.split()))
+def test_a_closed_output_ends_it_quietly(model_folder: Path, options: str) -> None:
+    command = " ".join(translate(model_folder, *options.split()))
     script = f"yes 'das kleine haus' | ( {command}; echo $? >&2 ) | head -3"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert len(done.stdout.splitlines()) == 3
@@ -58,28 +53,29 @@ def test_a_closed_output_ends_it_quietly(model: Path, options: str) -> None:
     assert all(line.startswith("translate:") for line in progress), done.stderr
 
 
-def test_a_file_gives_what_standard_input_gives_line_by_line(model: Path, tmp_path: Path) -> None:
+def test_a_file_gives_what_standard_input_gives_line_by_line(model_folder: Path, tmp_path: Path) -> None:
     lines = [pair.source for pair in make_pairs(100)] + ["", "ja\r", "zum schluss"]
     file = tmp_path / "in.txt"
     file.write_bytes("\n".join(lines).encode())  # the last line has no end
-    command = translate(model)
+    command = translate(model_folder)
     named = subprocess.run([*command, str(file)], capture_output=True, timeout=SECONDS, check=True).stdout
     piped = subprocess.run(command, input=file.read_bytes(), capture_output=True, timeout=SECONDS, check=True).stdout
     assert named == piped
     assert named.count(b"\n") == len(lines)
 
 
-def test_an_endless_line_is_refused(model: Path) -> None:
-    script = f"tr '\\0' x < /dev/zero | {' '.join(translate(model))}"
+@pytest.mark.posix
+def test_an_endless_line_is_refused(model_folder: Path) -> None:
+    script = f"tr '\\0' x < /dev/zero | {' '.join(translate(model_folder))}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 2
     assert "standard input:1: the line is longer than" in done.stderr.splitlines()[-1]
     assert done.stdout == ""
 
 
-def test_an_error_on_stderr_does_not_count_as_a_closed_output(model: Path, tmp_path: Path) -> None:
+def test_an_error_on_stderr_does_not_count_as_a_closed_output(model_folder: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        translate(model, str(tmp_path / "none.txt")), capture_output=True, text=True, env=os.environ, check=False
+        translate(model_folder, str(tmp_path / "none.txt")), capture_output=True, text=True, env=os.environ, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "none.txt: cannot be read" in done.stderr

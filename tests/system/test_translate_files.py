@@ -8,9 +8,8 @@ from pathlib import Path
 import polib
 import pytest
 
-from bad_input import run_refused
+from commands import Refuse
 from lacuna.cli.main import main
-from unit.models.tiny_models import make_marian
 
 CATALOG = """\
 msgid ""
@@ -25,24 +24,17 @@ msgstr ""
 BOMB = b'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><xliff version="1.2">&b;</xliff>'
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("world") / "model"
-    make_marian(folder)
-    return folder
-
-
 def command(model: Path, *arguments: str) -> list[str]:
     system = ["--model", str(model), "--languages", "de-en", "--device", "cpu", "--threads", "1", "--beam", "2"]
     return ["translate", *arguments, *system]
 
 
 def test_a_catalog(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.po").write_text(CATALOG)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["lacuna", *command(model, "a.po", "--into", "b.po", "--json")])
+    monkeypatch.setattr("sys.argv", ["lacuna", *command(model_folder, "a.po", "--into", "b.po", "--json")])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
@@ -79,13 +71,11 @@ REFUSED: dict[str, tuple[str, bytes, list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_bad_input(
-    case: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input(case: str, model_folder: Path, tmp_path: Path, refuse: Refuse) -> None:
     name, content, options, hint = REFUSED[case]
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     out.mkdir()
     (folder / name).write_bytes(content)
-    assert hint in run_refused(command(model, name, *options), folder, monkeypatch, capfd).line
+    assert hint in refuse(command(model_folder, name, *options), folder).line
     assert list(out.iterdir()) == []

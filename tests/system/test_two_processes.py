@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bad_input import run_refused
+from commands import Refuse
 from lacuna.artifacts.locks import work_lock
 from lacuna.corpora import read_corpus
 from lacuna.datastore import build_store
@@ -69,14 +69,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_second_process_is_told_of_the_first(
-    name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_second_process_is_told_of_the_first(name: str, world: Path, tmp_path: Path, refuse: Refuse) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(world, folder)
     case = CASES[name]
     with work_lock(folder / case.folder):
-        refused = run_refused(case.command.split(), folder, monkeypatch, capfd)
+        refused = refuse(case.command.split(), folder)
     assert refused.line == (
         f"lacuna: {case.folder}: another process is at work there (pid {os.getpid()}); wait until it is done, then run "
         "the command again"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from lacuna.datastore import build_store
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.memory import Memory, open_memory
-from lacuna.models import Model, load_model
+from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 
 SUBJECTS = {"Der Hund": "The dog", "Die Frau": "The woman", "Ein Mann": "A man", "Das Kind": "The child"}
@@ -26,14 +25,8 @@ def pairs() -> list[SentencePair]:
 
 
 @pytest.fixture(scope="module")
-def model() -> Model:
-    torch.set_num_threads(1)
-    return load_model()
-
-
-@pytest.fixture(scope="module")
-def memory(model: Model, pairs: list[SentencePair], tmp_path_factory: pytest.TempPathFactory) -> Memory:
-    store = build_store(model, pairs, tmp_path_factory.mktemp("memory") / "store")
+def memory(bundled: Model, pairs: list[SentencePair], tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    store = build_store(bundled, pairs, tmp_path_factory.mktemp("memory") / "store")
     build_index(store)
     measure_margin(store)
     return open_memory(store.path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import CORPUS_HELP, Json, ModelOptions, expand_bundles, use_threads
+from lacuna.cli.options import CORPUS_HELP, Json, ModelOptions, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.progress import duration
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lacuna.domain import Domain
 
 
-@expand_bundles
 def adapt(
     corpora: Annotated[list[str], typer.Argument(metavar="CORPUS...", help=CORPUS_HELP)],
     system: ModelOptions,

@@ -17,7 +17,6 @@ from lacuna.cli.options import (
     MemoryPath,
     ModelOptions,
     check_output,
-    expand_bundles,
     memory_folder,
     memory_place,
 )
@@ -33,7 +32,6 @@ MemoryPlace = Annotated[
 ]
 
 
-@expand_bundles
 def add(
     memory: MemoryPlace,
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)],
@@ -95,7 +93,6 @@ def forget(
     _print(memory, memory_at(memory_place(memory)).forget(selection, dry_run=dry_run, receipt=receipt), json)
 
 
-@expand_bundles
 def replace(
     memory: MemoryPlace,
     system: ModelOptions,

@@ -25,22 +25,25 @@ def name_options(message: str, verb: str, commands: Mapping[str, Any], arguments
     :param arguments: Those of the command line: a file of the name of a parameter remains what it is.
     """
     own = _options(commands.get(verb))
+    first = _FIRST_NAMES.match(message)
+    if first and first[0] not in arguments:
+        message = re.sub(r"\w+", lambda name: own.get(name[0], name[0]), first[0]) + message[first.end() :]
+    if not _MARKED_NAME.search(message):
+        return message  # without the import of what the options of other verbs are made of
     options: dict[str, str] = {}
     for recommended in _VERB.findall(message):
         options |= _options(commands.get(recommended))
     options |= own
-    first = _FIRST_NAMES.match(message)
-    if first and first[0] not in arguments:
-        message = re.sub(r"\w+", lambda name: own.get(name[0], name[0]), first[0]) + message[first.end() :]
     return _MARKED_NAME.sub(lambda name: options.get(name[1], name[1]), message)
 
 
 def _options(command: Any) -> dict[str, str]:  # noqa: ANN401 - click's own type
     """Return the options of a command, each by the name of its parameter and by all of its own names."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for parameter in command.params if command is not None else ():
         if parameter.param_type_name == "option":
             option = next(name for name in parameter.opts if name.startswith("--"))
             names = [parameter.name, *(name.lstrip("-").replace("-", "_") for name in parameter.opts)]
-            found |= dict.fromkeys(names, option)
-    return found | {name: found[other] for name, other in _OTHER_NAMES.items() if other in found and name not in found}
+            options |= dict.fromkeys(names, option)
+    others = {name: options[other] for name, other in _OTHER_NAMES.items() if other in options}
+    return others | options

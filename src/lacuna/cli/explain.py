@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.artifacts.files import check_unused, write_text
-from lacuna.cli.options import (
-    CalibrationFolder,
-    DevPairs,
-    Json,
-    MemoryOptions,
-    SystemOptions,
-    check_output,
-    expand_bundles,
-)
+from lacuna.cli.options import CalibrationFolder, DevPairs, Json, MemoryOptions, SystemOptions, check_output
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import CalibrationError, SettingError
 
@@ -25,10 +17,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lacuna.explanation import ExplainedNeighbor, ExplainedToken, Explanation, Gap
-    from lacuna.explanation.calibration import CalibrationManifest
+    from lacuna.translator.calibration import CalibrationManifest
 
 
-@expand_bundles
 def explain(
     sentence: Annotated[str, typer.Argument(help="The sentence to translate.")],
     system: SystemOptions,
@@ -53,8 +44,8 @@ def explain(
     if not sentence.strip():
         raise SettingError("sentence: got a blank one; write the sentence to translate in quotation marks")
     check_output("--html", html)
-    translator, loaded = system.open(calibration=calibration)
-    explainer = Explainer(translator, without=without or (), calibration=loaded)
+    translator = system.open(calibration=calibration)
+    explainer = Explainer(translator, without=without or ())
     [explanation] = explainer.explain([sentence], None if target is None else [target], progress=BarProgress())
     # A given translation is the same with and without them; only its probabilities differ.
     compared = translator.translate([sentence])[0].text if without and target is None else None
@@ -67,7 +58,6 @@ def explain(
         typer.echo(f"{html}: written")
 
 
-@expand_bundles
 def calibrate(
     system: MemoryOptions,
     dev: Annotated[str, typer.Option(help="Dev corpus; none of it may be in the memories.")],
@@ -92,7 +82,6 @@ def calibrate(
     typer.echo(f"{into}: written; it uses both features, and was fitted to all dev pairs")
 
 
-@expand_bundles
 def gaps(
     file: Annotated[
         Path, typer.Argument(help="Sentences of the domain: text, one per line, a corpus, or a document such as .po.")
@@ -116,10 +105,10 @@ def gaps(
     read = open_sentences(file)
     if into is not None and into.exists() and into.samefile(file):
         raise SettingError(f"--into: got {into}, the file that is read; name another")
-    translator, loaded = system.open(calibration=calibration)
+    translator = system.open(calibration=calibration)
     sentences = read(translator.model)
     texts, places = [one.text for one in sentences], [one.place for one in sentences]
-    found = find_gaps(translator, texts, places=places, calibration=loaded, progress=BarProgress())
+    found = find_gaps(translator, texts, places=places, progress=BarProgress())
     if into:
         write_text(into, "".join(_tsv_line(gap) for gap in found))
     if json:

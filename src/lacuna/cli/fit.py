@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import DevPairs, Json, MemoryOptions, expand_bundles, given, with_default
+from lacuna.cli.commands import Settings, SettingsOf
+from lacuna.cli.options import DevPairs, Json, MemoryOptions
 from lacuna.cli.render import BarProgress, print_json, print_table
 
 if TYPE_CHECKING:
@@ -15,30 +16,15 @@ if TYPE_CHECKING:
     from lacuna.fitting.fitters import FitReport
 
 _DEV_PAIRS = 2000
+_FITTERS = SettingsOf("lacuna.fitting:FITTERS")
 
 
-@expand_bundles
 def fit(
-    combiner: Annotated[str, typer.Argument(metavar="COMBINER", help="vanilla, adaptive or kster (docs/fit.md).")],
+    combiner: Annotated[str, typer.Argument(metavar="COMBINER", help=f"{_FITTERS.names} (docs/fit.md).")],
     dev: Annotated[str, typer.Argument(help="Dev corpus; none of it may be in the memories.")],
     system: MemoryOptions,
     into: Annotated[Path, typer.Option(help="Folder for the combiner.")],
-    k: Annotated[
-        int | None,
-        typer.Option(
-            help=with_default("Neighbors per token; vanilla: the best; adaptive", "lacuna.fitting:FitAdaptive.k")
-            + with_default(" kster", "lacuna.fitting:FitKster.k")
-        ),
-    ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="Divides squared distances; default: the best (vanilla, adaptive).")
-    ] = None,
-    kernel: Annotated[
-        str | None, typer.Option(help=with_default("laplacian or gaussian (kster)", "lacuna.fitting:FitKster.kernel"))
-    ] = None,
-    entries: Annotated[
-        int | None, typer.Option(help=with_default("Entries to learn from (kster)", "lacuna.fitting:FitKster.entries"))
-    ] = None,
+    settings: Annotated[Settings, _FITTERS],
     pairs: DevPairs = _DEV_PAIRS,
     gate: Annotated[
         bool, typer.Option("--gate", help="Also fit a gate, which skips searches that are not worth it (docs/fit.md).")
@@ -53,7 +39,7 @@ def fit(
     from lacuna.fitting import DevCache, DevSet, add_gate, fit_combiner, make_fitter
     from lacuna.margin import read_margins
 
-    fitter = make_fitter(combiner, **given(k=k, temperature=temperature, kernel=kernel, entries=entries))
+    fitter = make_fitter(combiner, **settings)
     memories = system.open_memories()
     chosen = DevSet(system.read_pairs(dev, pairs), cache=DevCache())
     if gate:
@@ -71,7 +57,6 @@ def fit(
         _print_gate(into / "gate", made)
 
 
-@expand_bundles
 def tune(
     dev: Annotated[str, typer.Argument(help="Dev corpus; none of it may be in the memories.")],
     system: MemoryOptions,
@@ -90,8 +75,8 @@ def tune(
     rows = [(t.combiner.k, t.combiner.temperature, t.combiner.knn_weight, round(t.perplexity, 4)) for t in trials]
     names = ["k", "temperature", "knn_weight", "perplexity"]
     if json:
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        return print_json({"best": found[0], "trials": found})
+        shown = [dict(zip(names, row, strict=True)) for row in rows]
+        return print_json({"best": shown[0], "trials": shown})
     print_table("Best settings on dev", names, rows[:10])
 
 

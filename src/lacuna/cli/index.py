@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.cli.commands import Settings, SettingsOf
 from lacuna.cli.options import (
     ClusterOptions,
     Json,
@@ -15,7 +17,6 @@ from lacuna.cli.options import (
     ModelName,
     ModelOptions,
     Threads,
-    expand_bundles,
     memory_folder,
     use_threads,
 )
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
     from lacuna.memory.publication import PublishReport
 
 
-@expand_bundles
 def index(
     memory: MemoryPath,
     cluster: ClusterOptions,
+    *,
     kind: Annotated[
         str, typer.Option(help='auto, exact, a faiss factory string such as "IVF4096,PQ64", or milvus; see --uri.')
     ] = "auto",
@@ -54,15 +55,7 @@ def index(
     recall: Annotated[bool, typer.Option("--recall", help="Measure recall against exact search.")] = False,
     k: Annotated[list[int], typer.Option(help="Neighbors to measure recall at; may be given several times.")] = [8],  # noqa: B006 - Typer copies it
     sample: Annotated[int, typer.Option(help="Number of keys used as queries for --recall and --tune.")] = 500,
-    probes: Annotated[
-        int | None, typer.Option("--probes", "--nprobe", help="IVF lists that a search reads (IVF kinds).")
-    ] = None,
-    ef: Annotated[
-        int | None, typer.Option("--ef", "--ef-search", help="Size of the candidate list (HNSW kinds).")
-    ] = None,
-    rerank: Annotated[
-        int | None, typer.Option(help="Candidates per neighbor that are re-ranked by exact distance; 0 for none.")
-    ] = None,
+    settings: Annotated[Settings, SettingsOf("lacuna.index:SearchSettings")],
     tune: Annotated[
         bool, typer.Option("--tune", help="Try several kinds and settings on this store and take the fastest.")
     ] = False,
@@ -97,20 +90,20 @@ def index(
         check_recall(opened, k, sample=sample, seed=seed)
     if in_milvus:
         _check_milvus(tune, cluster)
-        published = _publish(opened, kind, uri, collection, token_file, ef, probes, rerank)
-        found = open_index(opened)
-        shown = measure_recall(opened, found, k, sample=sample, seed=seed, progress=progress) if recall else None
-        return _print_published(published, shown, json)
+        published = _publish(opened, kind, uri, collection, token_file, settings)
+        made = open_index(opened)
+        at_server = measure_recall(opened, made, k, sample=sample, seed=seed, progress=progress) if recall else None
+        return _print_published(published, at_server, json)
     trials: list[IndexTrial] = []
     if tune:
-        _check_nothing_given(kind, probes, ef, rerank)
+        if kind != "auto" or settings:
+            raise SettingError("--tune chooses kind, probes, ef and rerank itself; leave them out, or leave --tune out")
         queries = _dev_states(opened, dev, model, languages, sample) if dev else None
         trials = try_indexes(opened, max(k), sample=sample, seed=seed, queries=queries, progress=progress)
         best = best_trial(trials, least_recall)
-        kind, probes, ef = best.kind, best.settings.nprobe, best.settings.ef_search
-        rerank = best.settings.rerank or None
+        kind, settings = best.kind, {name: value for name, value in asdict(best.settings).items() if value}
     with cluster.open(reads=[opened.path]) as pool:
-        report = build_index(opened, kind, seed=seed, nprobe=probes, ef_search=ef, rerank=rerank, progress=progress)
+        report = build_index(opened, kind, seed=seed, **settings, progress=progress)
         measured = None
         if recall:
             measured = measure_recall(opened, report.index, k, sample=sample, seed=seed, progress=progress, pool=pool)
@@ -135,9 +128,7 @@ def _publish(
     uri: str | None,
     collection: str | None,
     token_file: Path | None,
-    ef: int | None,
-    probes: int | None,
-    rerank: int | None,
+    settings: Settings,
 ) -> PublishReport:
     from lacuna.memory.publication import publish_store
     from lacuna.milvus import CollectionKind, MilvusAddress, read_link
@@ -151,7 +142,8 @@ def _publish(
         address = MilvusAddress.of(link.uri, name, token or None)
     else:
         address = MilvusAddress.of(uri or "", collection or collection_name(store.path), token_file)
-    return publish_store(store, address, CollectionKind.parse(kind, ef, probes, rerank), progress=BarProgress())
+    chosen = CollectionKind.parse(kind, settings.get("ef_search"), settings.get("nprobe"), settings.get("rerank"))
+    return publish_store(store, address, chosen, progress=BarProgress())
 
 
 def _print_published(report: PublishReport, measured: RecallReport | None, json: bool) -> None:
@@ -174,11 +166,6 @@ def _dev_states(
     options = ModelOptions(model=model, languages=languages)
     pairs = DevSet(options.read_pairs(dev, most), cache=DevCache())  # each has one state or more
     return decoder_states(options.load(), store, pairs, most)
-
-
-def _check_nothing_given(kind: str, *settings: int | None) -> None:
-    if kind != "auto" or any(setting is not None for setting in settings):
-        raise SettingError("--tune chooses kind, probes, ef and rerank itself; leave them out, or leave --tune out")
 
 
 def _print_trials(trials: list[IndexTrial], k: int) -> None:
@@ -222,9 +209,7 @@ def _print_report(report: IndexReport, measured: RecallReport | None) -> None:
 
 
 def _print_recall(measured: RecallReport) -> None:
-    rows = [
-        (one.k, f"{one.recall:.4f}", f"{one.complete:.4f}", f"{one.distance_error:.4f}") for one in measured.results
-    ]
+    rows = [(at.k, f"{at.recall:.4f}", f"{at.complete:.4f}", f"{at.distance_error:.4f}") for at in measured.results]
     print_table(f"Recall, {measured.queries:,} queries", ["k", "recall", "all found", "median distance error"], rows)
     speed, exact = measured.queries_per_second, measured.exact_queries_per_second
     typer.echo(f"queries per second: {speed:,.0f} (exact search: {exact:,.0f})")

@@ -32,8 +32,8 @@ from lacuna.cli import (
     train,
     translate,
 )
+from lacuna.cli.commands import add_verb
 from lacuna.cli.error_text import name_options
-from lacuna.cli.options import VerbCommand
 from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.version import __version__
@@ -100,7 +100,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "demo": reproduce.demo,
 }
 for _name, _verb in VERBS.items():
-    app.command(_name, cls=VerbCommand)(_verb)
+    add_verb(app, _verb, _name)
 
 
 @dataclass

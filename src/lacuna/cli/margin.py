@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import (
-    ClusterOptions,
-    Json,
-    MemoryPath,
-    Threads,
-    expand_bundles,
-    memory_folder,
-    use_threads,
-    with_default,
-)
+from lacuna.cli.commands import with_default
+from lacuna.cli.options import ClusterOptions, Json, MemoryPath, Threads, memory_folder, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 from lacuna.margin.storage import MAX_MARGIN, Approximate
@@ -25,7 +17,6 @@ if TYPE_CHECKING:
     from lacuna.margin import MarginReport
 
 
-@expand_bundles
 def margin(
     memory: MemoryPath,
     cluster: ClusterOptions,
@@ -69,8 +60,8 @@ def margin(
 def print_histogram(title: str, histogram: dict[str, dict[str, int]]) -> None:
     """Print the number of entries by margin. A bin is named by its smallest margin and reaches up to the next."""
     least = [int(name) for name in histogram]
-    names = [f"{one}" if one + 1 == after else f"{one} to {after - 1}" for one, after in pairwise(least)]
-    names += [f"{one} or more" for one in least[-1:]]
+    names = [f"{first}" if first + 1 == after else f"{first} to {after - 1}" for first, after in pairwise(least)]
+    names += [f"{first} or more" for first in least[-1:]]
     rows = [(name, count["known"], count["unknown"]) for name, count in zip(names, histogram.values(), strict=True)]
     print_table(title, ["margin", "known entries", "unknown entries"], rows)
 

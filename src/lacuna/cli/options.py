@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from importlib import import_module
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
 
+from lacuna.cli.commands import given, with_default
 from lacuna.datastore.manifest import MANIFEST
 from lacuna.datastore.segments import MEMORY
 from lacuna.errors import LacunaError, SettingError
@@ -23,45 +19,10 @@ from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
     from lacuna.combiners import Combiner, Gate
-    from lacuna.decoding import BeamSettings
-    from lacuna.explanation.calibration import Calibration
     from lacuna.memory import Memory
     from lacuna.models import Model
-    from lacuna.translator import Translator
+    from lacuna.translator import System, Translator
     from lacuna.workers.dask_pool import DaskPool
-
-
-def with_default(text: str, path: str) -> str:
-    """Return a help text that names a default, read from the code when the help is shown.
-
-    :param path: ``module:Class.field`` of a dataclass, or ``module:NAME``. It is not imported before, since modules
-        that import torch would make every command slow to start.
-    """
-    return f"{text} (default {{{path}}})."
-
-
-class VerbCommand(TyperCommand):
-    """A command whose help texts are completed by the defaults that :func:`with_default` names."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's own types
-        """Write the help."""
-        for parameter in self.params:
-            text = getattr(parameter, "help", None)
-            if text:
-                parameter.help = re.sub(r" \(default \{([\w.]+:[\w.]+)\}\)", _default_text, text)  # type: ignore[attr-defined]
-        super().format_help(ctx, formatter)
-
-
-def _default_text(found: re.Match[str]) -> str:
-    module, _, path = found[1].partition(":")
-    name, _, attribute = path.partition(".")
-    try:
-        value = getattr(import_module(module), name)
-    except ImportError:  # the module needs an extra that is not installed
-        return ""
-    if attribute:
-        value = next(one.default for one in fields(value) if one.name == attribute)
-    return f" (default {value})"
 
 
 def parse_languages(text: str) -> Languages:
@@ -125,44 +86,6 @@ DevPairs = Annotated[int, typer.Option("--pairs", min=1, help="Maximum number of
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads; default: all cores.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-
-
-def expand_bundles(verb: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter whose type is a dataclass by the options that are its fields."""
-    parameters: list[inspect.Parameter] = []
-    bundles: dict[str, type] = {}
-    for parameter in inspect.signature(verb, eval_str=True).parameters.values():
-        if is_dataclass(parameter.annotation) and isinstance(parameter.annotation, type):
-            bundles[parameter.name] = parameter.annotation
-            parameters += _options_of(parameter.annotation)
-        else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-    names = [parameter.name for parameter in parameters]
-
-    @functools.wraps(verb)
-    def run(*values: Any, **options: Any) -> None:  # noqa: ANN401 - whatever the verb takes
-        options |= dict(zip(names, values, strict=False))
-        for name, bundle in bundles.items():
-            given = {one.name: options.pop(one.name) for one in fields(bundle) if one.name in options}
-            options[name] = bundle(**given)
-        verb(**options)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
-
-
-def _options_of(bundle: type) -> list[inspect.Parameter]:
-    hints = get_type_hints(bundle, include_extras=True)
-    parameters = []
-    for one in fields(bundle):
-        default = one.default_factory() if one.default_factory is not MISSING else one.default
-        default = inspect.Parameter.empty if default is MISSING else default
-        parameter = inspect.Parameter(
-            one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[one.name]
-        )
-        parameters.append(parameter)
-    return parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,13 +171,6 @@ class MemoryOptions(ModelOptions):
         ]
 
 
-class OpenedSystem(NamedTuple):
-    """A translator, and the calibration that belongs to it."""
-
-    translator: Translator
-    calibration: Calibration | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class SystemOptions(MemoryOptions):
     """Options of every verb that translates with memories, given one by one or as a domain."""
@@ -276,16 +192,17 @@ class SystemOptions(MemoryOptions):
         length_penalty: float | None = None,
         gate: bool = False,
         int8: bool = False,
-    ) -> OpenedSystem:
+        fallback: bool = False,
+    ) -> Translator:
         """Open the domain; or the model, the memories, the combiner and the calibration."""
         from lacuna.combiners import Vanilla
         from lacuna.decoding import BeamSettings
-        from lacuna.explanation import load_calibration
-        from lacuna.translator import System
+        from lacuna.translator import System, load_calibration
 
         beam = BeamSettings(**given(beam=self.beam, length_penalty=length_penalty))
         if self.domain is not None:
-            return self._open_domain(self.domain, beam, int8, calibration=calibration, gate=gate or None)
+            more = {"beam": beam, "int8": int8, "fallback": fallback}
+            return self._open_domain(self.domain, more, calibration=calibration, gate=gate or None)
         if self.needs_memory and not self.memory:
             raise SettingError("no memory to search; give --memory STORE or --domain DOMAIN")
         loaded = None if calibration is None else load_calibration(calibration)
@@ -299,23 +216,22 @@ class SystemOptions(MemoryOptions):
             combiner,
             beam,
             gate=self._gate(memories) if gate else None,
+            calibration=loaded,
             exact_contexts=not as_given,
             guard_ends=not as_given,
             int8=int8,
+            fallback=fallback,
         )
-        return OpenedSystem(system.open(), loaded)
+        return system.open()
 
-    def _open_domain(self, folder: Path, beam: BeamSettings, int8: bool, **options: object) -> OpenedSystem:
+    def _open_domain(self, folder: Path, more: dict[str, Any], **options: object) -> Translator:
         from lacuna.domain import open_domain
 
         own = ("model", "languages", "memory", "combiner", "k", "knn_weight", "temperature")
         refuse_with_domain(**{name: getattr(self, name) for name in own}, **options)
         use_threads(self.threads)
-        domain = open_domain(folder, device=self.device)
-        translator = domain.make_translator(beam, int8=int8)
-        if self.tag is not None:
-            translator = translator.with_memories(self._tagged(translator.memories))
-        return OpenedSystem(translator, domain.calibration)
+        system: System = open_domain(folder, device=self.device).system
+        return replace(system, memories=self._tagged(system.memories), **more).open()
 
     def _tagged(self, memories: Sequence[Memory]) -> list[Memory]:
         return list(memories) if self.tag is None else [memory.tagged(self.tag) for memory in memories]
@@ -345,11 +261,6 @@ class OptionalSystemOptions(SystemOptions):
     """The same for a verb that also translates without memories."""
 
     needs_memory: ClassVar[bool] = False
-
-
-def given(**options: Any) -> dict[str, Any]:  # noqa: ANN401 - options of any type
-    """Drop options that were not given, so that their defaults apply."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def refuse_with_domain(**options: Any) -> None:  # noqa: ANN401 - options of any type

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import (
-    ClusterOptions,
-    Json,
-    MemoryPath,
-    ModelOptions,
-    expand_bundles,
-    given,
-    memory_folder,
-    use_threads,
-)
+from lacuna.cli.commands import Settings, SettingsOf
+from lacuna.cli.options import ClusterOptions, Json, MemoryPath, ModelOptions, memory_folder, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 
@@ -27,32 +19,20 @@ if TYPE_CHECKING:
 
 # The value of --kind for a store without an index.
 NO_INDEX = "none"
+_PRUNERS = SettingsOf("lacuna.pruning:PRUNERS")
 
 
-@expand_bundles
 def prune(
     memory: MemoryPath,
     system: ModelOptions,
     cluster: ClusterOptions,
     into: Annotated[Path, typer.Option(help="Folder for the new store.")],
-    method: Annotated[
-        str, typer.Option(help="plac, random, known, all_known, cluster, merge or reverse (docs/prune.md).")
-    ] = "plac",
+    *,
+    method: Annotated[str, typer.Option(help=f"{_PRUNERS.names} (docs/prune.md).")] = "plac",
     ratio: Annotated[
         float | None, typer.Option(help="Share of all entries to drop, 0 to 1; every method but all_known needs it.")
     ] = None,
-    min_margin: Annotated[
-        int | None,
-        typer.Option(help="Smallest knowledge margin at which an entry may be dropped (plac; reverse: below it)."),
-    ] = None,
-    order: Annotated[
-        str | None, typer.Option(help="random or highest-margin-first: which candidates are dropped (plac).")
-    ] = None,
-    ngram: Annotated[int | None, typer.Option(help="Length of the n-grams that must be equal (cluster).")] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="Largest difference of translation costs within a group (cluster).")
-    ] = None,
-    k: Annotated[int | None, typer.Option(help="Neighbors to compare with (merge).")] = None,
+    settings: Annotated[Settings, _PRUNERS],
     auto: Annotated[
         bool, typer.Option("--auto", help="Choose ratio and min_margin on --dev: the largest ratio without a loss.")
     ] = False,
@@ -76,7 +56,6 @@ def prune(
     from lacuna.pruning import make_pruner, prune_store
 
     use_threads(system.threads)
-    settings = given(min_margin=min_margin, order=order, ngram=ngram, threshold=threshold, k=k)
     choice = None
     if auto:
         if dev is None or ratio is not None or settings or method != "plac":

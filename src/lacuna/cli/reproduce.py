@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.adapt import print_facts
-from lacuna.cli.options import (
-    ClusterOptions,
-    Device,
-    Json,
-    ModelName,
-    Threads,
-    expand_bundles,
-    given,
-    use_threads,
-    with_default,
-)
+from lacuna.cli.commands import given, with_default
+from lacuna.cli.options import ClusterOptions, Device, Json, ModelName, Threads, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.records import Step
 
@@ -30,7 +21,6 @@ if TYPE_CHECKING:
 _DEMO = "lacuna.demo:DemoSettings"
 
 
-@expand_bundles
 def reproduce(
     file: Annotated[
         Path, typer.Argument(metavar="EXPERIMENT", help="An experiment file, such as experiments/koran.yaml.")

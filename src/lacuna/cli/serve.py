@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from lacuna.cli.options import (
-    CalibrationFolder,
-    FallbackOption,
-    Json,
-    ModelOptions,
-    expand_bundles,
-    given,
-    refuse_with_domain,
-    use_threads,
-    with_default,
-)
+from lacuna.cli.commands import given, with_default
+from lacuna.cli.options import CalibrationFolder, FallbackOption, Json, ModelOptions, refuse_with_domain, use_threads
 from lacuna.cli.render import print_json
 from lacuna.errors import SettingError, needs_extra
 
@@ -33,7 +24,6 @@ _WRITE_VARIABLE = "LACUNA_WRITE_KEY"
 _LIMITS = "lacuna.serving.limits:ServerLimits"
 
 
-@expand_bundles
 def serve(
     system: ModelOptions,
     memory: Annotated[
@@ -162,9 +152,9 @@ def _open(
     system: ModelOptions, memory: list[str], combiner: list[str], calibration: Path | None, fallback: bool
 ) -> Engine:
     from lacuna.combiners import load_combiner
-    from lacuna.explanation.calibration import load_calibration
     from lacuna.memory import open_memory
     from lacuna.serving import Engine
+    from lacuna.translator.calibration import load_calibration
 
     memories = [_named("--memory", given, open_memory) for given in memory]
     combiners = [_named("--combiner", given, lambda folder, name: (name, load_combiner(folder))) for given in combiner]
@@ -180,7 +170,6 @@ def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> lis
     """Return one engine for each model: domains of the same model and languages share it."""
     from lacuna.domain import Domain, open_domain
     from lacuna.domain.manifest import read_domain_manifest
-    from lacuna.memory import open_memory
     from lacuna.serving import Engine
 
     use_threads(system.threads)
@@ -191,22 +180,9 @@ def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> lis
         if name in domains:
             raise SettingError(f"--domain: got the name {name} twice; give each its own, as in NAME=DOMAIN")
         same = next(iter(domains.values()), None)
-        domains[name] = Domain(folder, manifest, same.model) if same else open_domain(folder, device=system.device)
-    return [
-        Engine(
-            next(iter(domains.values())).model,
-            [open_memory(domain.memory, name) for name, domain in domains.items()],
-            {name: domain.combiner for name, domain in domains.items()},
-            {name: domain.calibration for name, domain in domains.items() if domain.calibration is not None},
-            gates={
-                name: (domain.gate, domain.manifest.memory.entries)
-                for name, domain in domains.items()
-                if domain.gate is not None
-            },
-            fallback=fallback,
-        )
-        for domains in loaded.values()
-    ]
+        domains[name] = open_domain(folder, device=system.device, model=same.model if same else None)
+    opened = ({name: domain.open_system(name) for name, domain in domains.items()} for domains in loaded.values())
+    return [Engine.of(systems, fallback=fallback) for systems in opened]
 
 
 def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Opened:

@@ -20,7 +20,6 @@ from lacuna.cli.options import (
     MemoryPath,
     ModelOptions,
     Threads,
-    expand_bundles,
     memory_folder,
 )
 from lacuna.cli.render import BarProgress, print_json, print_table
@@ -51,7 +50,6 @@ _DEFAULTS = BuildSettings()
 _OUTDATED = "The margins were measured before the last edits{new}; bring them up to date with: lacuna margin {path}"
 
 
-@expand_bundles
 def build(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)],
     system: ModelOptions,
@@ -86,7 +84,6 @@ def build(
     _print_store(inspect_store(into), json, report if cleaning else None)
 
 
-@expand_bundles
 def inspect(
     memory: MemoryPath,
     system: ModelOptions,
@@ -118,7 +115,6 @@ def inspect(
         typer.echo(_OUTDATED.format(new="", path=opened.path))
 
 
-@expand_bundles
 def verify(
     memory: MemoryPath,
     system: ModelOptions,

@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import (
-    CORPUS_HELP,
-    Json,
-    ModelOptions,
-    Threads,
-    expand_bundles,
-    given,
-    parse_languages,
-    use_threads,
-    with_default,
-)
+from lacuna.cli.commands import given, with_default
+from lacuna.cli.options import CORPUS_HELP, Json, ModelOptions, Threads, parse_languages, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import CleaningReport, clean, read_corpus
 from lacuna.errors import SettingError
@@ -104,7 +95,6 @@ def train(
     print_table(f"Trained {into}", ["", ""], [(key, str(value)) for key, value in report.as_json().items()])
 
 
-@expand_bundles
 def finetune(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)],
     system: ModelOptions,

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lacuna.cli.commands import with_default
 from lacuna.cli.options import (
     CalibrationFolder,
     ClusterOptions,
     FallbackOption,
     OptionalSystemOptions,
     check_at_least_one,
-    expand_bundles,
-    with_default,
 )
 from lacuna.cli.render import BarProgress, print_json, print_line
 from lacuna.errors import SettingError
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from lacuna.documents import DocumentReport, DocumentSettings, Paragraph
 
 
-@expand_bundles
 def translate(
     system: OptionalSystemOptions,
     cluster: ClusterOptions,
@@ -104,18 +102,21 @@ def translate(
         raise SettingError("--into: needs a file to translate; name one")
     else:
         _check_file(file, into, lines)
-    opened = system.open(calibration=calibration, length_penalty=length_penalty, gate=gate, int8=int8)
-    translator = opened.translator
-    check_review(translator, opened.calibration, settings)
-    translator.fallback = without_memory_on_failure
+    translator = system.open(
+        calibration=calibration,
+        length_penalty=length_penalty,
+        gate=gate,
+        int8=int8,
+        fallback=without_memory_on_failure,
+    )
+    check_review(translator, settings)
     # On a terminal the translations themselves show the progress.
     progress = SILENT if into is None and sys.stdout.isatty() else BarProgress()
     folders = [folder for memory in translator.memories for folder in memory.folders]
     with cluster.open(reads=folders) as pool:
         shared: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "pool": pool}
         if file is not None and into is not None:
-            own: dict[str, Any] = {"calibration": opened.calibration, "settings": settings, "tag": system.tag}
-            report = translate_file(translator, file, into, **own, **shared)
+            report = translate_file(translator, file, into, settings=settings, tag=system.tag, **shared)
             alone = report.without_memory
             print_json(report.as_json() | {"into": str(into)}) if json else _print_report(report, into)
         else:
@@ -171,7 +172,7 @@ def _short(text: str, most: int = 60) -> str:
 
 def _json_line(paragraph: Paragraph) -> str:
     content: dict[str, Any] = {"text": paragraph.text, "score": paragraph.score}
-    translations = [one.scored.translation for one in paragraph.sentences if one.scored is not None]
+    translations = [sentence.translation for sentence in paragraph.sentences if sentence.translation is not None]
     content["steps"] = [asdict(step) for translation in translations for step in translation.steps]
     if paragraph.without_memory:
         content["without_memory"] = True

@@ -1,15 +1,16 @@
 """Adaptive kNN-MT (Zheng et al., 2021): a small network chooses the number of neighbors for each query.
 
-The network is that of the original code: a single one, where a later re-implementation has one for the number of
-neighbors and another for the weight. Two defects of the original are fixed. A token with id 0 counts as a value like
-any other. Neighbors beyond a choice get no weight at all; the original multiplies their distances by 1000, which leaves
-them some weight at distance 0.
+:mod:`lacuna.fitting.adaptive` trains it. The network is that of the original code: a single one, where a later
+re-implementation has one for the number of neighbors and another for the weight. Two defects of the original are fixed.
+A token with id 0 counts as a value like any other. Neighbors beyond a choice get no weight at all; the original
+multiplies their distances by 1000, which leaves them some weight at distance 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -28,13 +29,14 @@ class Adaptive:
     """Assigns a probability to using 0, 1, 2, 4, ..., k neighbors; masses are the expectation over these choices.
 
     The knn_weight of a query is 1 minus the probability of choosing 0. A new combiner has random weights, drawn from
-    torch's global generator; :func:`~lacuna.fitting.adaptive.fit_adaptive` trains them.
+    torch's global generator.
 
     :param k: Neighbors per query, a power of 2.
     :param temperature: Divides squared distances; the same for all choices.
     :param network: Maps :meth:`features` to the logits of the choices.
     """
 
+    name: ClassVar[str] = "adaptive"
     k: int = 8
     temperature: float = 10.0
     network: nn.Sequential = field(init=False, repr=False)
@@ -54,7 +56,7 @@ class Adaptive:
         """Numbers of neighbors to choose from, besides 0."""
         return tuple(1 << power for power in range(self.k.bit_length()))
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor; a query without neighbors gets zeros.
 
         These are the masses of :meth:`weigh` without the kernels of all choices, since every decoding step waits for
@@ -62,34 +64,34 @@ class Adaptive:
         uses.
         """
         with torch.no_grad():
-            scores = found.distances / -self.temperature
-            if found.log_weights is not None:
-                scores += found.log_weights
+            scores = neighbors.distances / -self.temperature
+            if neighbors.log_weights is not None:
+                scores += neighbors.log_weights
             weights = scores.sub_(scores.amax(1, keepdim=True)).exp_()
-            sums = weights.cumsum(1).index_select(1, _last_places(self.k, weights.device))
-            p = self._logits(self.features(found)).softmax(1)[:, 1:]
-            mass = (p / sums).mm(_used_places(self.k, p.device, p.dtype)).mul_(weights)
+            sums = weights.cumsum(1).index_select(1, _last_ranks(self.k, weights.device))
+            p = self._logits(self.features(neighbors)).softmax(1)[:, 1:]
+            mass = (p / sums).mm(_used_ranks(self.k, p.device, p.dtype)).mul_(weights)
             # Without any neighbor all scores are minus infinity, and weights are NaN.
             return mass.nan_to_num_(nan=0.0)
 
-    def features(self, found: Neighbors) -> torch.Tensor:
+    def features(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the input of the network: k distances, and the number of distinct values up to each neighbor.
 
         A missing neighbor has the distance of the farthest one found and adds no value: (queries, 2 k).
         """
-        distances = found.distances
-        if has_missing(found.values):
-            near = distances.masked_fill(found.values < 0, 0.0)
-            distances = torch.where(found.values < 0, near.amax(1, keepdim=True), near)
-        return torch.cat([distances, distinct_counts(found.values).to(distances.dtype)], dim=1)
+        distances = neighbors.distances
+        if has_missing(neighbors.values):
+            near = distances.masked_fill(neighbors.values < 0, 0.0)
+            distances = torch.where(neighbors.values < 0, near.amax(1, keepdim=True), near)
+        return torch.cat([distances, distinct_counts(neighbors.values).to(distances.dtype)], dim=1)
 
-    def kernels(self, found: Neighbors) -> torch.Tensor:
+    def kernels(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the weights of the neighbors for each choice 1, 2, 4, ..., k: (queries, choices, k).
 
         They do not depend on the network, so fitting computes them once.
         """
-        scores = -found.distances / self.temperature
-        return kernel_weights(found, scores, _used_places(self.k, scores.device, torch.bool).logical_not())
+        scores = -neighbors.distances / self.temperature
+        return kernel_weights(neighbors, scores, _used_ranks(self.k, scores.device, torch.bool).logical_not())
 
     def weigh(self, features: torch.Tensor, kernels: torch.Tensor) -> Weighing:
         """Return the shares of model and neighbors, from features and kernels of each query."""
@@ -109,16 +111,16 @@ class Adaptive:
 
 
 @cache
-def _last_places(k: int, device: torch.device) -> torch.Tensor:
-    """Return the place of the farthest neighbor that each choice 1, 2, 4, ..., k uses: (choices,)."""
+def _last_ranks(k: int, device: torch.device) -> torch.Tensor:
+    """Return the rank of the farthest neighbor that each choice 1, 2, 4, ..., k uses: (choices,)."""
     with torch.inference_mode(False):  # the first caller may be decoding, and a later one fitting
         return (1 << torch.arange(k.bit_length(), device=device)) - 1
 
 
 @cache
-def _used_places(k: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """Return 1 for the places that each choice 1, 2, 4, ..., k uses, 0 for the others: (choices, k)."""
-    last = _last_places(k, device)
+def _used_ranks(k: int, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Return 1 for the ranks that each choice 1, 2, 4, ..., k uses, 0 for the others: (choices, k)."""
+    last = _last_ranks(k, device)
     with torch.inference_mode(False):
         return (torch.arange(k, device=device) <= last[:, None]).to(dtype)
 

@@ -6,17 +6,18 @@ Token 0 is a token like any other; only -1 stands for a missing neighbor. Knows 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from functools import cache
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
+from torch import nn
 
 from lacuna.errors import SettingError
 
 
-def first_places(values: torch.Tensor) -> torch.Tensor:
-    """Return for each neighbor the place of the nearest one with the same value: (queries, k)."""
+def first_ranks(values: torch.Tensor) -> torch.Tensor:
+    """Return for each neighbor the rank, from 0, of the nearest one with the same value: (queries, k)."""
     same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
     return same.byte().argmax(-1)  # of equal maxima, argmax is documented to return the first
 
@@ -31,7 +32,7 @@ def distinct_counts(values: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _earlier(k: int, device: torch.device) -> torch.Tensor:
-    """Return for each place which places are before it: (k, k)."""
+    """Return for each rank which ranks are before it: (k, k)."""
     with torch.inference_mode(False):  # the first caller may be decoding, and a later one fitting
         return torch.ones(k, k, dtype=torch.bool, device=device).tril(-1)
 
@@ -72,8 +73,22 @@ class Combiner(Protocol):
     def k(self) -> int:
         """Number of neighbors per query."""
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
+
+
+class SavableCombiner(Combiner, Protocol):
+    """A combiner that can be saved: a frozen dataclass whose init fields are its settings.
+
+    :cvar name: Its name in :data:`lacuna.combiners.COMBINERS`.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    name: ClassVar[str]
+
+    @property
+    def network(self) -> nn.Module | None:
+        """The network whose weights are learned; ``None`` for a combiner that is settings only."""
 
 
 def check_kernel_settings(k: int, knn_weight: float, temperature: float) -> None:
@@ -86,16 +101,16 @@ def check_kernel_settings(k: int, knn_weight: float, temperature: float) -> None
         raise SettingError(f"temperature: got {temperature}; allowed is more than 0")
 
 
-def kernel_weights(found: Neighbors, scores: torch.Tensor, barred: torch.Tensor | None = None) -> torch.Tensor:
+def kernel_weights(neighbors: Neighbors, scores: torch.Tensor, barred: torch.Tensor | None = None) -> torch.Tensor:
     """Return the softmax of the neighbors' scores, weighted by the entries that each stands for: (queries, k).
 
     A query without neighbors gets zeros.
 
     :param barred: Masks of neighbors to leave out, (choices, k); the result is then (queries, choices, k).
     """
-    if found.log_weights is not None:
-        scores = scores + found.log_weights
-    present = scores.masked_fill(found.values < 0, -torch.inf)
+    if neighbors.log_weights is not None:
+        scores = scores + neighbors.log_weights
+    present = scores.masked_fill(neighbors.values < 0, -torch.inf)
     if barred is not None:
         present = present[:, None, :].masked_fill(barred, -torch.inf)
     return torch.softmax(present, dim=-1).nan_to_num(nan=0.0)

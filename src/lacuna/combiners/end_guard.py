@@ -32,18 +32,18 @@ class EndGuard:
     min_probability: float = MIN_PROBABILITY
 
     def apply(
-        self, mass: torch.Tensor, found: Neighbors, log_p_end_of: Callable[[torch.Tensor], torch.Tensor]
+        self, mass: torch.Tensor, neighbors: Neighbors, log_p_end_of: Callable[[torch.Tensor], torch.Tensor]
     ) -> torch.Tensor:
         """Return the masses without votes for an end that the model does not see: (queries, k).
 
         :param mass: Of each neighbor, from a combiner: (queries, k).
         :param log_p_end_of: Returns the log-probability that the model gives to the end, for given queries: (rows,).
         """
-        ends = found.values == self.eos_id
+        ends = neighbors.values == self.eos_id
         rows = ends.any(1).nonzero()[:, 0]
         if not len(rows):
             return mass
         p_end = log_p_end_of(rows).exp()
         unseen = torch.zeros(len(mass), dtype=torch.bool, device=mass.device)
         unseen[rows] = p_end < self.min_probability
-        return mass.masked_fill(ends & (unseen & ~same_context(found)[:, 0])[:, None], 0.0)
+        return mass.masked_fill(ends & (unseen & ~same_context(neighbors)[:, 0])[:, None], 0.0)

@@ -18,12 +18,12 @@ from lacuna.combiners.base import Combiner, Neighbors
 TOLERANCE = 1e-4
 
 
-def same_context(found: Neighbors) -> torch.Tensor:
+def same_context(neighbors: Neighbors) -> torch.Tensor:
     """Return which neighbors have the context of their query: (queries, k)."""
-    if found.queries is None:
+    if neighbors.queries is None:
         raise LookupError("these neighbors were found without their queries")
-    lengths = found.queries.to(found.distances.dtype).square().sum(1, keepdim=True)
-    return (found.distances <= TOLERANCE * lengths) & (found.values >= 0)
+    lengths = neighbors.queries.to(neighbors.distances.dtype).square().sum(1, keepdim=True)
+    return (neighbors.distances <= TOLERANCE * lengths) & (neighbors.values >= 0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,15 +41,15 @@ class ExactContexts:
         """Number of neighbors per query."""
         return self.combiner.k
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
-        mass = self.combiner.mass(found)
-        same = same_context(found)
+        mass = self.combiner.mass(neighbors)
+        same = same_context(neighbors)
         exact = same[:, 0]  # nearest first
         if not bool(exact.any()):
             return mass
         shares = same.to(mass.dtype)
-        if found.log_weights is not None:
-            shares = shares * found.log_weights.exp().to(mass.dtype)
+        if neighbors.log_weights is not None:
+            shares = shares * neighbors.log_weights.exp().to(mass.dtype)
         shares = shares / shares.sum(1, keepdim=True).clamp(min=torch.finfo(mass.dtype).tiny)
         return torch.where(exact[:, None], self.knn_weight * shares, mass)

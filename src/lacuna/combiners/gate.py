@@ -1,4 +1,4 @@
-"""Decide before each search whether it is worth its time.
+"""The gate decides before each search whether it is worth its time; :mod:`lacuna.fitting.gate` fits it.
 
 Two cheap tests. The beam threshold: a hypothesis with a large score gap hardly ever wins, whatever its neighbors are.
 The predicted gain: a small network estimates how much more probable, in nats, a search would make the right token. Its
@@ -25,7 +25,7 @@ from lacuna.version import __version__
 
 _HIDDEN = 16
 # Keeps log(1 - p) finite where p is 1.
-_LEAST_DOUBT = 1e-4
+_MIN_DOUBT = 1e-4
 FEATURES = ("log p", "log doubt", "distance", "margin", "unknown")
 
 
@@ -43,9 +43,9 @@ class Regions(NamedTuple):
         """Return the distance to the nearest center and the traits of its region: (rows, 3)."""
         # |k - c|^2 without |k|^2 has the same minimum and takes one matrix product.
         products = torch.addmm(self.centers.square().sum(1), keys, self.centers.T, alpha=-2)
-        nearest, place = products.min(1)
+        nearest, region = products.min(1)
         distances = (nearest + keys.square().sum(1)).clamp(min=0).sqrt()
-        return torch.cat([distances[:, None], self.traits[place]], dim=1)
+        return torch.cat([distances[:, None], self.traits[region]], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ def gate_features(regions: Regions, keys: torch.Tensor, log_p_best: torch.Tensor
 
     :param log_p_best: Log-probability of the model's prediction: (rows,).
     """
-    doubt = (1 - log_p_best.exp()).clamp(min=_LEAST_DOUBT).log()
+    doubt = (1 - log_p_best.exp()).clamp(min=_MIN_DOUBT).log()
     return torch.cat([log_p_best[:, None], doubt[:, None], regions.describe(keys)], dim=1)
 
 

@@ -56,17 +56,17 @@ def gold_probability(p_model: torch.Tensor, mass: torch.Tensor, says_gold: torch
     return (1 - mass.sum(1)).clamp(min=0) * p_model + (mass * says_gold).sum(1)
 
 
-def retrieved_gains(weighing: Weighing, log_p_values: torch.Tensor, first_places: torch.Tensor) -> torch.Tensor:
+def retrieved_gains(weighing: Weighing, log_p_values: torch.Tensor, first_ranks: torch.Tensor) -> torch.Tensor:
     """Return by how much the neighbors raise the log-probability of their values: (queries, k).
 
     That is ``log p(v) - log_model_share - log p_model(v)``, at the first neighbor of each value v, and 0 at the others.
     For a token that no neighbor has, it is 0.
 
     :param log_p_values: Log-probabilities that the model gives to the values of the neighbors: (queries, k).
-    :param first_places: From :func:`~lacuna.combiners.base.first_places`: (queries, k).
+    :param first_ranks: From :func:`~lacuna.combiners.base.first_ranks`: (queries, k).
     """
     share, mass = weighing
-    totals = torch.zeros_like(mass).scatter_add(1, first_places, mass)
+    totals = torch.zeros_like(mass).scatter_add(1, first_ranks, mass)
     # A total is 0 if the mass underflows, or after the first neighbor of a value. There the log has no gradient.
     ratios = totals.clamp(min=torch.finfo(mass.dtype).tiny).log() - (share[:, None] + log_p_values)
     return F.softplus(ratios, threshold=_SOFTPLUS_LINEAR).masked_fill(totals == 0, 0.0)  # log((p + total) / p)

@@ -1,12 +1,14 @@
 """KSTER (Jiang et al., 2021): kernel smoothing with a learned bandwidth and a learned weight.
 
-Uses the neighbors' keys as well as their distances, so it reads k keys for every query.
+:mod:`lacuna.fitting.kster` trains it. It uses the neighbors' keys as well as their distances, so it reads k keys for
+every query.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -25,13 +27,14 @@ class Kster:
     """Weights neighbors by ``softmax(-distance / bandwidth)``; networks compute bandwidth and knn_weight.
 
     Their input is the query and a mean of the neighbors' keys. A new combiner has random weights, drawn from torch's
-    global generator; :func:`~lacuna.fitting.kster.fit_kster` trains them.
+    global generator.
 
     :param dimension: Dimension of the keys.
     :param k: Neighbors per query.
     :param kernel: ``laplacian`` (of distances) or ``gaussian`` (of squared distances).
     """
 
+    name: ClassVar[str] = "kster"
     dimension: int
     k: int = 16
     kernel: str = "laplacian"
@@ -46,22 +49,22 @@ class Kster:
             raise SettingError(f"kernel: got {self.kernel!r}; allowed: {', '.join(BANDWIDTHS)}")
         object.__setattr__(self, "network", KsterNetwork(self.dimension, BANDWIDTHS[self.kernel]))
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor; a query without neighbors gets zeros."""
         with torch.no_grad():
-            return self.weigh(found).mass
+            return self.weigh(neighbors).mass
 
-    def weigh(self, found: Neighbors) -> Weighing:
+    def weigh(self, neighbors: Neighbors) -> Weighing:
         """Return the shares of model and neighbors; needs the queries and reads the keys."""
-        if found.queries is None:
+        if neighbors.queries is None:
             raise LookupError("these neighbors were found without their queries")
-        network, keys = self.network.to(found.distances.device), found.read_keys()
-        queries, present = found.queries.to(keys.dtype), found.values >= 0
+        network, keys = self.network.to(neighbors.distances.device), neighbors.read_keys()
+        queries, present = neighbors.queries.to(keys.dtype), neighbors.values >= 0
         count = present.sum(1, keepdim=True)
         mean = keys.sum(1) / count.clamp(min=1)  # the key of a missing neighbor is zero
-        far = found.distances.masked_fill(~present, 0.0)
+        far = neighbors.distances.masked_fill(~present, 0.0)
         far = far.sqrt() if self.kernel == "laplacian" else far
-        weights = kernel_weights(found, -far * torch.exp(-network.log_bandwidth(torch.cat([queries, mean], 1))))
+        weights = kernel_weights(neighbors, -far * torch.exp(-network.log_bandwidth(torch.cat([queries, mean], 1))))
         smooth = torch.einsum("qk,qkd->qd", weights, keys)
         logit = network.knn_logit(torch.cat([queries, smooth], 1))
         log_share = torch.where(count > 0, F.logsigmoid(-logit), 0.0)

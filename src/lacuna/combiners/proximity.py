@@ -7,6 +7,7 @@ most queries harm as much as the few near ones help. Settings only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -30,6 +31,8 @@ class Proximity:
     :param model_distance: Squared distance at which the model counts as much as one neighbor.
     """
 
+    name: ClassVar[str] = "proximity"
+    network: ClassVar[None] = None
     k: int
     knn_weight: float
     temperature: float
@@ -51,11 +54,11 @@ class Proximity:
             model_distance=round(_MODEL_DISTANCE * variance, 6),
         )
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor, 0 for a missing one: (queries, k)."""
-        scores = -found.distances / self.temperature
-        if found.log_weights is not None:
-            scores = scores + found.log_weights
-        scores = scores.masked_fill(found.values < 0, -torch.inf)
+        scores = -neighbors.distances / self.temperature
+        if neighbors.log_weights is not None:
+            scores = scores + neighbors.log_weights
+        scores = scores.masked_fill(neighbors.values < 0, -torch.inf)
         model = scores.new_full((len(scores), 1), -self.model_distance / self.temperature)
         return self.knn_weight * torch.softmax(torch.cat([scores, model], dim=1), dim=1)[:, :-1]

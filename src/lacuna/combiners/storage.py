@@ -6,11 +6,11 @@ written atomically. Of models and stores only name, fingerprint and size are rec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import JsonValue
@@ -21,31 +21,21 @@ from torch import nn
 from lacuna.artifacts.files import atomic_folder, atomic_path, check_unused, sha256_of
 from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.combiners.adaptive import Adaptive
-from lacuna.combiners.base import Combiner, Neighbors
+from lacuna.combiners.base import Combiner, Neighbors, SavableCombiner
 from lacuna.combiners.kster import Kster
 from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.vanilla import Vanilla
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError, LacunaError
 from lacuna.memory import Memory
 from lacuna.version import __version__
 
-# All combiners by name. The init fields of each are its settings.
-COMBINERS: dict[str, type[Vanilla | Proximity | Adaptive | Kster]] = {
-    "vanilla": Vanilla,
-    "proximity": Proximity,
-    "adaptive": Adaptive,
-    "kster": Kster,
+COMBINERS: dict[str, type[SavableCombiner]] = {
+    combiner.name: combiner for combiner in (Vanilla, Proximity, Adaptive, Kster)
 }
 FORMAT = 1
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
-
-
-class ModelIdentity(Record):
-    """The model that an artifact was fitted to."""
-
-    name: str
-    fingerprint: str
 
 
 class MemoryRecord(Record):
@@ -96,9 +86,9 @@ class SavedCombiner:
         """Number of neighbors per query."""
         return self.combiner.k
 
-    def mass(self, found: Neighbors) -> torch.Tensor:
+    def mass(self, neighbors: Neighbors) -> torch.Tensor:
         """Return the mass of each neighbor."""
-        return self.combiner.mass(found)
+        return self.combiner.mass(neighbors)
 
     def check_model(self, fingerprint: str) -> None:
         """Refuse another model than the one it was fitted to."""
@@ -111,7 +101,7 @@ class SavedCombiner:
 
 
 def save_combiner(
-    combiner: Vanilla | Proximity | Adaptive | Kster,
+    combiner: SavableCombiner,
     folder: Path,
     *,
     model: ModelIdentity,
@@ -121,17 +111,16 @@ def save_combiner(
 ) -> SavedCombiner:
     """Write a combiner into a folder that does not exist or is empty."""
     check_unused(folder, CombinerError)
-    name = next(name for name, kind in COMBINERS.items() if isinstance(combiner, kind))
     with saving(folder), atomic_folder(folder) as temporary:
         digest = None
-        if isinstance(combiner, Adaptive | Kster):
+        if combiner.network is not None:
             weights = {name: weight.contiguous().cpu() for name, weight in combiner.network.state_dict().items()}
             with atomic_path(temporary / WEIGHTS) as file:
                 save_file(weights, file)
             digest = sha256_of(temporary / WEIGHTS)
         manifest = CombinerManifest(
-            combiner=name,
-            settings={one.name: getattr(combiner, one.name) for one in fields(combiner) if one.init},
+            combiner=combiner.name,
+            settings=describe_combiner(combiner)[1],
             model=model,
             memories=memories,
             dev_loss=dev_loss,
@@ -140,6 +129,20 @@ def save_combiner(
         )
         write_sealed(temporary / MANIFEST, manifest)
     return SavedCombiner(folder, manifest, combiner)
+
+
+def describe_combiner(combiner: Combiner) -> tuple[str, dict[str, JsonValue]]:
+    """Return the name and the settings of a combiner; one of another kind has the name of its class."""
+    if isinstance(combiner, SavedCombiner):
+        return combiner.manifest.combiner, combiner.manifest.settings
+    settings: tuple[Field[Any], ...] = fields(combiner) if is_dataclass(combiner) else ()
+    name: str = getattr(combiner, "name", type(combiner).__name__)
+    return name, {setting.name: getattr(combiner, setting.name) for setting in settings if setting.init}
+
+
+def make_combiner(name: str, settings: Mapping[str, JsonValue]) -> SavableCombiner:
+    """Return the combiner that :func:`describe_combiner` describes; a network has new weights."""
+    return COMBINERS[name](**settings)
 
 
 @contextmanager
@@ -163,13 +166,13 @@ def load_combiner(path: str | Path) -> SavedCombiner:
         again="copy or fit it again",
     )
     try:
-        combiner = COMBINERS[manifest.combiner](**manifest.settings)  # type: ignore[arg-type]
+        combiner = make_combiner(manifest.combiner, manifest.settings)
     except (KeyError, TypeError, LacunaError) as error:
         raise CombinerError(
             f"{folder / MANIFEST}: this version has no combiner {manifest.combiner} with settings {manifest.settings} "
             f"({error}); copy or fit it again"
         ) from error
-    if isinstance(combiner, Adaptive | Kster):
+    if combiner.network is not None:
         _load_weights(combiner.network, folder / WEIGHTS, manifest.weights)
     return SavedCombiner(folder, manifest, combiner)
 

@@ -88,17 +88,17 @@ def build_store(
         this process share the batches of each window. The files are the same.
     """
     folder = Path(into)
-    found = _read_folder(folder, _describe(model, batch_tokens, shard_rows))
+    state = _read_folder(folder, _describe(model, batch_tokens, shard_rows))
     stream, digest = clean(pairs, cleaning, report), CorpusDigest()
-    _skip_stored(stream, digest, found, folder)
-    if isinstance(found, Manifest):
+    _skip_stored(stream, digest, state, folder)
+    if isinstance(state, Manifest):
         with writing(folder):
             _remove_state(folder)
         return open_store(folder)
     progress.start("build", total, "pairs")
     progress.advance(digest.pairs)
-    windows = cut_windows(stream, model, digest, found.settings)
-    store = _finish_build(folder, _add_shards(folder, found, model, windows, progress, pool))
+    windows = cut_windows(stream, model, digest, state.settings)
+    store = _finish_build(folder, _add_shards(folder, state, model, windows, progress, pool))
     progress.finish(f"({store.entries:,} entries)")
     return store
 
@@ -251,7 +251,7 @@ def _read_folder(folder: Path, wanted: Unfinished) -> Manifest | Unfinished:
 
     :raises StoreError: The folder has something else.
     """
-    found: Manifest | Unfinished
+    existing: Manifest | Unfinished
     try:
         if not folder.exists():
             check_creatable(folder, StoreError)
@@ -260,55 +260,55 @@ def _read_folder(folder: Path, wanted: Unfinished) -> Manifest | Unfinished:
     except OSError as error:
         raise StoreError(f"{folder}: not a folder that can be read ({error.strerror}); name another") from error
     if MANIFEST in names:
-        found = read_store_manifest(folder)
-        if found.parent is not None:
-            raise StoreError(f"{folder}: already exists, written by {found.parent.made_by}; name a new folder")
+        existing = read_store_manifest(folder)
+        if existing.parent is not None:
+            raise StoreError(f"{folder}: already exists, written by {existing.parent.made_by}; name a new folder")
     elif UNFINISHED in names:
-        found = read_unfinished(folder)
+        existing = read_unfinished(folder)
     # A build that was killed while it wrote its first file leaves only a temporary file.
     elif all(name.startswith(f".{UNFINISHED}.") for name in names):
         return wanted
     else:
         raise StoreError(f"{folder}: not empty and not a store; name a new folder")
-    _refuse_other_build(folder, found, wanted)
-    return found
+    _refuse_other_build(folder, existing, wanted)
+    return existing
 
 
-def _refuse_other_build(folder: Path, found: Manifest | Unfinished, wanted: Unfinished) -> None:
-    if found.model.fingerprint != wanted.model.fingerprint or found.model.languages != wanted.model.languages:
+def _refuse_other_build(folder: Path, existing: Manifest | Unfinished, wanted: Unfinished) -> None:
+    if existing.model.fingerprint != wanted.model.fingerprint or existing.model.languages != wanted.model.languages:
         raise StoreError(
-            f"{folder}: {_state_of(found)} with another model ({found.model.name}, {found.model.languages}); "
+            f"{folder}: {_state_of(existing)} with another model ({existing.model.name}, {existing.model.languages}); "
             "use that model, or name a new folder"
         )
-    if found.model.mask_placeholders != wanted.model.mask_placeholders:
-        how = "with" if found.model.mask_placeholders else "without"
+    if existing.model.mask_placeholders != wanted.model.mask_placeholders:
+        how = "with" if existing.model.mask_placeholders else "without"
         raise StoreError(
-            f"{folder}: {_state_of(found)} {how} masked placeholders (mask_placeholders of the model); "
+            f"{folder}: {_state_of(existing)} {how} masked placeholders (mask_placeholders of the model); "
             "load the model the same way, or name a new folder"
         )
-    if found.settings != wanted.settings:
-        settings = ", ".join(f"{name} {value}" for name, value in found.settings.model_dump().items())
+    if existing.settings != wanted.settings:
+        settings = ", ".join(f"{name} {value}" for name, value in existing.settings.model_dump().items())
         raise StoreError(
-            f"{folder}: {_state_of(found)} with other settings ({settings}); use these, or name a new folder"
+            f"{folder}: {_state_of(existing)} with other settings ({settings}); use these, or name a new folder"
         )
 
 
 def _skip_stored(
-    pairs: Iterator[SentencePair], digest: CorpusDigest, found: Manifest | Unfinished, folder: Path
+    pairs: Iterator[SentencePair], digest: CorpusDigest, existing: Manifest | Unfinished, folder: Path
 ) -> None:
     """Read the pairs that are already stored and check that they are the same; a finished store must have all."""
-    digest.add_stored(pairs, None if isinstance(found, Manifest) else found.corpus.pairs)
-    seen, stored = digest.record(), found.corpus
+    digest.add_stored(pairs, None if isinstance(existing, Manifest) else existing.corpus.pairs)
+    seen, stored = digest.record(), existing.corpus
     if (seen.pairs, seen.xxh3) != (stored.pairs, stored.xxh3):
         raise StoreError(
-            f"{folder}: {_state_of(found)} from other sentence pairs ({stored.pairs:,} of them); "
+            f"{folder}: {_state_of(existing)} from other sentence pairs ({stored.pairs:,} of them); "
             "give the same corpus and cleaning, or name a new folder"
         )
     digest.skipped = stored.skipped
 
 
-def _state_of(found: Manifest | Unfinished) -> str:
-    return "already exists, built" if isinstance(found, Manifest) else "an unfinished build"
+def _state_of(existing: Manifest | Unfinished) -> str:
+    return "already exists, built" if isinstance(existing, Manifest) else "an unfinished build"
 
 
 def _prepare_folder(folder: Path, state: Unfinished) -> Path:

@@ -165,8 +165,8 @@ def _corpus(store: Store) -> CorpusRecord:
 def _check_hashes(store: Store, shard: Shard) -> None:
     for name, record in shard.record.files.items():
         with reading(shard.folder / name):
-            found = record_of(shard.folder / name)
-        if found != record:
+            present = record_of(shard.folder / name)
+        if present != record:
             raise StoreError(f"{shard.folder / name}: changed or damaged; see lacuna verify {store.path}")
 
 

@@ -129,11 +129,13 @@ def _index_of(store: Store) -> dict[str, Any] | None:
         return {"kind": f"milvus:{link['index']}", "current": current}
     parts = [segment.store for segment in store.parts]
     again = "build the index again"
-    found = [_read_part(part.path / "index" / "manifest.json", ("kind", "store"), again) for part in parts]
-    if None in found:
+    manifests = [_read_part(part.path / "index" / "manifest.json", ("kind", "store"), again) for part in parts]
+    if None in manifests:
         return None
-    kinds = dict.fromkeys(content["kind"] for content in found if content)
-    current = all(content["store"] == part.fingerprint for content, part in zip(found, parts, strict=True) if content)
+    kinds = dict.fromkeys(content["kind"] for content in manifests if content)
+    current = all(
+        content["store"] == part.fingerprint for content, part in zip(manifests, parts, strict=True) if content
+    )
     return {"kind": "+".join(kinds), "current": current}
 
 
@@ -210,10 +212,10 @@ def margin_histogram(
 ) -> dict[str, dict[str, int]]:  # {smallest: {"known": count, "unknown": count}}
     """Count known and unknown entries by knowledge margin; each bin is named by its smallest margin."""
     edges = [*MARGIN_EDGES, np.inf]
-    (of_known, _), (of_unknown, _) = (np.histogram(margins[some], bins=edges) for some in (known, ~known))
+    (of_known, _), (of_unknown, _) = (np.histogram(margins[entries], bins=edges) for entries in (known, ~known))
     return {
-        str(edge): {"known": int(one), "unknown": int(other)}
-        for edge, one, other in zip(MARGIN_EDGES, of_known, of_unknown, strict=True)
+        str(edge): {"known": int(known_count), "unknown": int(unknown_count)}
+        for edge, known_count, unknown_count in zip(MARGIN_EDGES, of_known, of_unknown, strict=True)
     }
 
 

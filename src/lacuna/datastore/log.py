@@ -103,7 +103,9 @@ def append_log(folder: Path, entry: LogEntry) -> None:
     # commit stay, damaged ones too: verify names them.
     lines = _lines(path)
     parsed = [_parse(each) for each in lines]
-    kept = max((place for place, each in enumerate(parsed, start=1) if each and each.commit < entry.commit), default=0)
+    kept = max(
+        (number for number, each in enumerate(parsed, start=1) if each and each.commit < entry.commit), default=0
+    )
     write_bytes(path, b"".join(each + b"\n" for each in lines[:kept]) + line)
 
 

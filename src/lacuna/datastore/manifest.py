@@ -44,11 +44,27 @@ class ShardRecord(Record):
     files: dict[str, FileRecord]
 
 
-class ModelRecord(Record):
-    """The model that computed the keys, and whether it has read stand-ins instead of placeholders."""
+class ModelIdentity(Record):
+    """The model that an artifact belongs to.
 
-    name: str
+    :param name: Folder or hub name; in a domain, ``None`` for the bundled model.
+    """
+
+    name: str | None
     fingerprint: str
+
+    @classmethod
+    def of(cls, model: KeyMaker) -> ModelIdentity:
+        """Return the identity of a loaded model."""
+        return cls(name=model.name, fingerprint=model.fingerprint)
+
+
+class ModelRecord(ModelIdentity):
+    """The model that computed the keys, and what the entries of a store depend on besides its weights.
+
+    :param mask_placeholders: Whether it has read stand-ins instead of placeholders.
+    """
+
     languages: str | None
     eos_id: int
     mask_placeholders: bool = False

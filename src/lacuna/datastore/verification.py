@@ -97,8 +97,8 @@ def verify_store(path: str | Path, progress: Progress = SILENT) -> VerifyReport:
     for record in memory.segments:
         reports.append(_verify_folder(folder / record.folder, progress))
         with reading(folder / record.folder / MANIFEST):
-            found = sha256_of(folder / record.folder / MANIFEST)
-        if found != record.manifest:
+            sha256 = sha256_of(folder / record.folder / MANIFEST)
+        if sha256 != record.manifest:
             problems.append(f"{folder / record.folder / MANIFEST}: not the segment that {folder / MEMORY} names")
         if record.forgotten is not None:
             problems += _check_file(record.forgotten.path(folder), record.forgotten.file)
@@ -119,11 +119,11 @@ def _verify_folder(folder: Path, progress: Progress) -> VerifyReport:
     total, first_sentence = np.zeros(manifest.dimension, dtype=np.float64), 0
     sums_complete = True
     for number, shard in enumerate(manifest.shards):
-        found = list(_check_files(folder, number, shard))
-        if not found:  # contents are checked only if the bytes are right
-            found = list(_check_contents(folder, number, first_sentence, manifest, total))
-        sums_complete &= not found
-        problems += found
+        shard_problems = list(_check_files(folder, number, shard))
+        if not shard_problems:  # contents are checked only if the bytes are right
+            shard_problems = list(_check_contents(folder, number, first_sentence, manifest, total))
+        sums_complete &= not shard_problems
+        problems += shard_problems
         first_sentence += shard.sentences
         progress.advance(1)
     problems += _check_mean(folder, manifest, total if sums_complete else None)
@@ -165,9 +165,9 @@ def _check_part_files(folder: Path, content: dict[str, Any]) -> Iterator[str]:
             continue
         try:
             path = folder / (name or str(record["file"]))
-            found = sha256_of(path) if "sha256" in record else record_of(path).xxh3
-            if found != record.get("sha256", record.get("xxh3")):
-                yield f"{path}: has the hash {found}, which is not in its manifest: changed or damaged"
+            hashed = sha256_of(path) if "sha256" in record else record_of(path).xxh3
+            if hashed != record.get("sha256", record.get("xxh3")):
+                yield f"{path}: has the hash {hashed}, which is not in its manifest: changed or damaged"
         except OSError as error:
             yield f"{folder / (name or 'data')}: cannot be read ({error.strerror})"
         except (KeyError, TypeError):
@@ -186,14 +186,14 @@ def _check_files(folder: Path, number: int, shard: ShardRecord) -> Iterator[str]
 def _check_file(path: Path, record: FileRecord) -> Iterator[str]:
     try:
         check_size(path, record)
-        found = record_of(path).xxh3
+        xxh3 = record_of(path).xxh3
     except StoreError as error:
         yield str(error)
     except OSError as error:
         yield f"{path}: cannot be read ({error.strerror})"
     else:
-        if found != record.xxh3:
-            yield f"{path}: has the hash {found}, not {record.xxh3}: changed or damaged"
+        if xxh3 != record.xxh3:
+            yield f"{path}: has the hash {xxh3}, not {record.xxh3}: changed or damaged"
 
 
 def _check_contents(
@@ -268,13 +268,13 @@ def _check_keys(home: Path, keys: NDArray[np.generic], total: NDArray[np.float64
 
 
 def _check_sentences(home: Path, starts: NDArray[np.generic], has_parent: bool) -> Iterator[str]:
-    text, places = map_bytes(home / SENTENCES), starts.astype(np.int64)
-    least = 0 if has_parent else 1  # compaction leaves empty lines for forgotten sentences
-    if places[0] != 0 or places[-1] != len(text) or (np.diff(places) < least).any():
+    text, offsets = map_bytes(home / SENTENCES), starts.astype(np.int64)
+    min_length = 0 if has_parent else 1  # compaction leaves empty lines for forgotten sentences
+    if offsets[0] != 0 or offsets[-1] != len(text) or (np.diff(offsets) < min_length).any():
         yield f"{home / f'{STARTS}.npy'}: does not match the lines of {SENTENCES}"
         return
-    for number in range(len(places) - 1):
-        line = text[places[number] : places[number + 1]].tobytes()
+    for number in range(len(offsets) - 1):
+        line = text[offsets[number] : offsets[number + 1]].tobytes()
         try:
             if line:
                 line_to_pair(line)
@@ -285,9 +285,9 @@ def _check_sentences(home: Path, starts: NDArray[np.generic], has_parent: bool) 
 
 def _check_mean(folder: Path, manifest: Manifest, total: NDArray[np.float64] | None) -> Iterator[str]:
     """Check the file of the mean, and its numbers if all keys could be summed."""
-    found = list(_check_file(folder / MEAN, manifest.mean))
-    yield from found
-    if found or total is None or not manifest.entries:
+    problems = list(_check_file(folder / MEAN, manifest.mean))
+    yield from problems
+    if problems or total is None or not manifest.entries:
         return
     try:
         mean = map_array(folder / MEAN, np.float32, (manifest.dimension,)).astype(np.float64)

@@ -135,7 +135,7 @@ def make_batches(sentences: Sequence[TokenizedPair], tokens: int) -> Iterator[li
 
 def _encoded(pairs: Iterable[SentencePair], encoder: Encoder) -> Iterator[tuple[SentencePair, list[int], list[int]]]:
     stream = iter(pairs)
-    while some := list(islice(stream, _ENCODED_AT_ONCE)):
-        sources = encoder.encode_sources([pair.source for pair in some])
-        targets = encoder.encode_targets([pair.target for pair in some])
-        yield from zip(some, sources, targets, strict=True)
+    while block := list(islice(stream, _ENCODED_AT_ONCE)):
+        sources = encoder.encode_sources([pair.source for pair in block])
+        targets = encoder.encode_targets([pair.target for pair in block])
+        yield from zip(block, sources, targets, strict=True)

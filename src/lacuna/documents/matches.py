@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lacuna.documents.paragraphs import Paragraph, Sentence
-from lacuna.explanation.confidence import Scored
 from lacuna.memory import SegmentMatches
 
 
@@ -18,10 +17,10 @@ def mark_matches(paragraph: Paragraph, matches: SegmentMatches) -> Paragraph:
 
 
 def _marked(sentence: Sentence, matches: SegmentMatches) -> Sentence:
-    if sentence.scored is None:
+    translation = sentence.translation
+    if translation is None:
         return sentence
-    translation = sentence.scored.translation
     match = matches.holding(sentence.source, translation.text)
     if match is None:
         return sentence
-    return sentence._replace(scored=Scored(replace(translation, flag=""), None), match=match.memory)
+    return sentence._replace(translation=replace(translation, flag="", confidence=None), match=match.memory)

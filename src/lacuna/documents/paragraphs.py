@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from lacuna.corpora.placeholders import placeholder_spans
 from lacuna.documents.sentence_splitting import Piece, split_clauses, split_sentences
-from lacuna.explanation.confidence import Scored
 from lacuna.models import Model
-from lacuna.records import Languages
+from lacuna.records import Languages, Translation
 from lacuna.translator.restoring import check_translation
 
-TranslateSentences = Callable[[Iterable[str]], Iterator[Scored]]
-"""Translates sentences and yields the translations in order; blank sentences stay blank."""
+TranslateGroups = Callable[[Iterable[Sequence[str]]], Iterator[list[Translation]]]
+"""Translates groups of sentences, of any size, and yields the translations of each group in order."""
 
 _LETTER = re.compile(r"[^\W\d_]")
 _WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
@@ -29,13 +28,13 @@ _WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
 class Sentence(NamedTuple):
     """A sentence of a paragraph.
 
-    :param scored: Its translation; None if it stays as it is.
+    :param translation: None if it stays as it is.
     :param written: The part of the translated paragraph, and the white space after it.
     :param match: Name of the memory that has this translation of the same sentence, which is then a person's; or empty.
     """
 
     source: str
-    scored: Scored | None
+    translation: Translation | None
     written: Piece
     match: str = ""
 
@@ -55,41 +54,41 @@ class Paragraph:
     @property
     def confidence(self) -> float | None:
         """Mean confidence of all tokens, as far as sentences have one."""
-        known = [(one.confidence, one.translation.tokens) for one in self._scored if one.confidence is not None]
+        known = [(one.confidence, one.tokens) for one in self._translations if one.confidence is not None]
         tokens = sum(count for _, count in known)
         return sum(confidence * count for confidence, count in known) / tokens if tokens else None
 
     @property
     def flag(self) -> str:
         """Why a person should look at it: the first reason of its sentences, or what the whole has lost; or empty."""
-        first = next((one.translation.flag for one in self._scored if one.translation.flag), "")
+        first = next((translation.flag for translation in self._translations if translation.flag), "")
         return first or check_translation(self.source, self.text)
 
     @property
     def has_unknown_confidence(self) -> bool:
         """Whether the confidence of a sentence is not known that a person did not translate."""
-        scored = (one.scored for one in self.sentences if not one.match)
-        return any(one is not None and one.confidence is None for one in scored)
+        translations = (sentence.translation for sentence in self.sentences if not sentence.match)
+        return any(one is not None and one.confidence is None for one in translations)
 
     @property
     def without_memory(self) -> bool:
         """Whether a sentence was translated without memory, because it did not answer."""
-        return any(one.translation.without_memory for one in self._scored)
+        return any(translation.without_memory for translation in self._translations)
 
     @property
     def tokens(self) -> int:
         """Number of tokens of all translations."""
-        return sum(one.translation.tokens for one in self._scored)
+        return sum(translation.tokens for translation in self._translations)
 
     @property
     def score(self) -> float:
         """Mean score of the sentences, weighted by tokens."""
-        total = sum(one.translation.score * one.translation.tokens for one in self._scored)
+        total = sum(translation.score * translation.tokens for translation in self._translations)
         return total / max(1, self.tokens)
 
     @property
-    def _scored(self) -> list[Scored]:
-        return [sentence.scored for sentence in self.sentences if sentence.scored is not None]
+    def _translations(self) -> list[Translation]:
+        return [sentence.translation for sentence in self.sentences if sentence.translation is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +115,15 @@ class Splitter:
             pieces += [*first, Piece(last.text, last.gap + sentence.gap)]
         return pieces
 
-    def join(self, text: str, pieces: Sequence[Piece], scored: Iterable[Scored]) -> Paragraph:
+    def join(self, text: str, pieces: Sequence[Piece], translations: Iterable[Translation]) -> Paragraph:
         """Put the translations of the pieces that :func:`is_translatable` back into a paragraph."""
-        found = iter(scored)
+        following = iter(translations)
         sentences = []
         for number, piece in enumerate(pieces):
-            one = next(found) if is_translatable(piece.text) else None
-            written = piece.text if one is None else one.translation.text
+            new = next(following) if is_translatable(piece.text) else None
+            written = piece.text if new is None else new.text
             last = number + 1 == len(pieces)
-            sentences.append(Sentence(piece.text, one, Piece(written, piece.gap if last else self._gap(piece))))
+            sentences.append(Sentence(piece.text, new, Piece(written, piece.gap if last else self._gap(piece))))
         return Paragraph(text, tuple(sentences))
 
     def _gap(self, piece: Piece) -> str:
@@ -149,26 +148,20 @@ def fitting(model: Model) -> Callable[[str], bool]:
 
 
 def translate_paragraphs(
-    texts: Iterable[str], splitter: Splitter, translate: TranslateSentences
-) -> Iterator[Paragraph]:
-    """Translate paragraphs of any number, in order, as they become ready."""
-    waiting: deque[tuple[str, list[Piece]]] = deque()
+    groups: Iterable[Sequence[str]], splitter: Splitter, translate: TranslateGroups
+) -> Iterator[list[Paragraph]]:
+    """Translate groups of any number of paragraphs, and yield the groups in order, as they become ready."""
+    waiting: deque[list[tuple[str, list[Piece]]]] = deque()
 
-    def sentences() -> Iterator[str]:
-        for text in texts:
-            pieces = splitter.split(text)
-            waiting.append((text, pieces))
-            yield from (piece.text for piece in pieces if is_translatable(piece.text))
-            yield ""  # the end of a paragraph, so that one without sentences is not held back
+    def sentences() -> Iterator[list[str]]:
+        for texts in groups:
+            cut = [(text, splitter.split(text)) for text in texts]
+            waiting.append(cut)
+            yield [piece.text for _, pieces in cut for piece in pieces if is_translatable(piece.text)]
 
-    scored: list[Scored] = []
-    for one in translate(sentences()):
-        if one.translation.source:
-            scored.append(one)
-            continue
-        text, pieces = waiting.popleft()
-        yield splitter.join(text, pieces, scored)
-        scored = []
+    for translations in translate(sentences()):
+        following = iter(translations)
+        yield [splitter.join(text, pieces, following) for text, pieces in waiting.popleft()]
 
 
 def is_translatable(text: str) -> bool:

@@ -18,7 +18,7 @@ from lacuna.artifacts.files import atomic_path
 from lacuna.documents.base import DocumentSegment, Filled, Format
 from lacuna.documents.file_formats import format_of
 from lacuna.documents.matches import mark_matches
-from lacuna.documents.paragraphs import Paragraph, Splitter, TranslateSentences, is_translatable, translate_paragraphs
+from lacuna.documents.paragraphs import Paragraph, Splitter, TranslateGroups, is_translatable, translate_paragraphs
 from lacuna.errors import DocumentError, SettingError
 from lacuna.memory import SegmentMatches
 from lacuna.records import Languages
@@ -108,13 +108,13 @@ class DocumentReport:
 class DocumentTranslator:
     """Translates documents of all formats.
 
-    :param translate: Translates sentences.
+    :param translate: Translates groups of sentences.
     :param matches: Where exact matches are looked up.
     """
 
     def __init__(
         self,
-        translate: TranslateSentences,
+        translate: TranslateGroups,
         splitter: Splitter,
         matches: SegmentMatches | None = None,
         settings: DocumentSettings | None = None,
@@ -157,22 +157,15 @@ class DocumentTranslator:
         """Yield the bytes of the translated document, and fill in the report."""
         waiting: deque[_Plan] = deque()
 
-        def texts() -> Iterator[str]:
+        def missing() -> Iterator[list[str]]:
             for part in parts:
                 plan = self._plan(part)
                 waiting.append(plan)
-                # At least one text for each part, so that a file without gaps to fill is not gathered in memory.
-                yield from plan.missing or [""]
+                yield plan.missing
 
-        paragraphs: list[Paragraph] = []
-        for paragraph in translate_paragraphs(texts(), self._splitter, self._translate):
-            paragraphs.append(paragraph)
-            plan = waiting[0]
-            if len(paragraphs) < len(plan.missing):
-                continue
-            waiting.popleft()
+        for paragraphs in translate_paragraphs(missing(), self._splitter, self._translate):
+            plan = waiting.popleft()
             yield plan.part if isinstance(plan.part, bytes) else self._render(plan.part, plan, paragraphs, report)
-            paragraphs = []
 
     def _plan(self, part: bytes | DocumentSegment) -> _Plan:
         if isinstance(part, bytes):

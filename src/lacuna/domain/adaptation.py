@@ -18,12 +18,21 @@ from typing import Any
 
 from lacuna.artifacts.files import check_creatable, check_unused, sync, write_text, writing
 from lacuna.artifacts.locks import alone
-from lacuna.combiners import load_combiner
 from lacuna.corpora import write_tsv
-from lacuna.datastore import open_store
-from lacuna.domain.adaptation_steps import AdaptationSteps
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.domain.corpus_parts import CorpusParts, read_parts
-from lacuna.domain.domain_folder import CALIBRATION, COMBINER, MEMORY, Domain, open_domain
+from lacuna.domain.decisions import Decisions, dropped_share
+from lacuna.domain.domain_folder import (
+    CALIBRATION,
+    COMBINER,
+    MEMORY,
+    SYSTEM,
+    Domain,
+    open_domain,
+    read_system_record,
+    system_record,
+    write_system_record,
+)
 from lacuna.domain.domain_page import PAGE, DomainExamples, find_examples, render_domain
 from lacuna.domain.manifest import (
     MANIFEST,
@@ -31,7 +40,6 @@ from lacuna.domain.manifest import (
     DomainCombiner,
     DomainManifest,
     DomainMemory,
-    DomainModel,
     DomainPairs,
     DomainScore,
     read_domain_manifest,
@@ -46,7 +54,7 @@ from lacuna.records import Languages
 UNFINISHED = "unfinished"
 _DEV, _TEST = "dev.tsv", "test.tsv"
 # Everything that is in the folder of a domain, in the order in which it is put there.
-_NAMES = (MEMORY, COMBINER, CALIBRATION, _DEV, _TEST, PAGE, MANIFEST)
+_NAMES = (MEMORY, COMBINER, CALIBRATION, _DEV, _TEST, PAGE, SYSTEM, MANIFEST)
 
 
 @alone("into")
@@ -78,7 +86,7 @@ def adapt(
     if budget is not None and not 0 < budget < float("inf"):
         raise SettingError(f"budget: got {budget:g}; allowed is a number of minutes above 0")
     folder, named = Path(into), [corpora] if isinstance(corpora, str | Path) else list(corpora)
-    _check_place(folder)
+    _check_folder(folder)
     loaded = load_model(model, device=device, languages=languages)
     direction = languages or loaded.languages
     check_target_language(loaded.target_language)
@@ -94,7 +102,7 @@ def adapt(
     )
     request = DomainRequest(
         corpora=tuple(map(str, named)),
-        model=DomainModel(name=_name_for_later(model), fingerprint=loaded.fingerprint),
+        model=ModelIdentity(name=_name_for_later(model), fingerprint=loaded.fingerprint),
         languages=direction,
         budget=budget,
         seed=seed,
@@ -105,7 +113,7 @@ def adapt(
     else:
         with warnings.catch_warnings(), writing(folder, DomainError):
             warnings.simplefilter("ignore", LacunaWarning)  # the notes of the domain say it
-            steps = AdaptationSteps(
+            decisions = Decisions(
                 loaded,
                 parts,
                 folder / UNFINISHED,
@@ -114,9 +122,12 @@ def adapt(
                 seed=seed,
                 progress=progress,
             )
-            _run(steps, parts, folder, request)
+            _run(decisions, parts, folder, request)
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
-    return open_domain(folder, device=device)
+    manifest = read_domain_manifest(folder)
+    if manifest.model.name != request.model.name:
+        return open_domain(folder, device=device)  # made with a copy of the model, which must still be there
+    return Domain(folder, manifest, read_system_record(folder, manifest), loaded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +138,22 @@ class DomainRequest:
     """
 
     corpora: tuple[str, ...]
-    model: DomainModel
+    model: ModelIdentity
     languages: Languages | None
     budget: float | None
     seed: int
     inputs: str
 
 
-def _run(steps: AdaptationSteps, parts: CorpusParts, folder: Path, request: DomainRequest) -> None:
+def _run(decisions: Decisions, parts: CorpusParts, folder: Path, request: DomainRequest) -> None:
     """Run the steps that have no results yet, and write the domain."""
-    memory = steps.prune(steps.build())
-    combiner = steps.add_gate(memory, steps.fit(memory))
-    calibration = steps.calibrate(memory)
-    texts = steps.translate(memory, combiner)
-    scores = steps.score(texts)
-    fitted = load_combiner(combiner.path).manifest
+    whole = decisions.build()
+    memory = decisions.prune(whole)
+    combiner = decisions.fit(memory)
+    calibration = decisions.calibrate(memory)
+    texts = decisions.translate(memory, combiner)
+    scores = decisions.score(texts)
+    fitted = combiner.load().manifest
     manifest = DomainManifest(
         inputs=request.inputs,
         corpora=request.corpora,
@@ -153,37 +165,42 @@ def _run(steps: AdaptationSteps, parts: CorpusParts, folder: Path, request: Doma
             read=parts.cleaning.read,
             kept=parts.cleaning.kept,
             shared=parts.shared,
-            **{part: len(pairs) for part, pairs in steps.pairs.items()},
+            **{part: len(sentences) for part, sentences in decisions.sentences.items()},
         ),
-        memory=DomainMemory(entries=open_store(memory.path).entries, known=memory.known, pruned=memory.pruned),
+        memory=DomainMemory(
+            entries=memory.store.entries,
+            known=round(float(whole.store.known.mean()), 4),
+            pruned=dropped_share(whole, memory),
+        ),
         combiner=DomainCombiner(
             kind=fitted.combiner,
             settings=fitted.settings,
-            candidates=tuple(DomainCandidate(**asdict(one)) for one in combiner.candidates),
+            candidates=tuple(DomainCandidate(**asdict(candidate)) for candidate in combiner.candidates),
             searched=combiner.searched,
         ),
         calibrated=calibration is not None,
-        scores=tuple(map(DomainScore.of, scores)),
-        notes=tuple(steps.notes),
-        seconds=steps.seconds,
+        scores=tuple(map(DomainScore.of, scores.values())),
+        notes=tuple(decisions.notes),
+        seconds=decisions.seconds,
     )
     examples = DomainExamples()
     if texts:
         without, adapted = texts.values()
-        examples = find_examples(steps.pairs["test"], without, adapted)
+        examples = find_examples(decisions.sentences["test"].pairs, without, adapted)
     folders = {MEMORY: memory.path, COMBINER: combiner.path} | ({CALIBRATION: calibration} if calibration else {})
     ready = folder / UNFINISHED / "ready"
     shutil.rmtree(ready, ignore_errors=True)  # from a run that was killed
     for name, source in folders.items():
         # Links take no space, and the results of the steps stay complete until the domain is.
         shutil.copytree(source, ready / name, copy_function=_link)
-    for name, pairs in ((_DEV, steps.pairs["dev"]), (_TEST, steps.pairs["test"])):
-        if pairs:
-            write_tsv(ready / name, pairs)
+    for name, part in ((_DEV, "dev"), (_TEST, "test")):
+        if decisions.sentences[part].pairs:
+            write_tsv(ready / name, decisions.sentences[part].pairs)
     write_text(ready / PAGE, render_domain(folder.resolve().name, manifest, examples))
+    write_system_record(ready, system_record(manifest))
     write_domain_manifest(ready, manifest)
     _publish(ready, folder)
-    steps.end()
+    decisions.end()
 
 
 def _publish(ready: Path, folder: Path) -> None:
@@ -210,7 +227,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _check_place(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
     """Refuse a folder with anything else than a domain, finished or not."""
     names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     if MANIFEST in names or (UNFINISHED in names and names <= {UNFINISHED, *_NAMES}):

@@ -24,14 +24,14 @@ from lacuna.datastore.windows import CorpusDigest
 from lacuna.errors import CorpusError
 from lacuna.records import Languages, SentencePair
 
-# Dev and test get this share of the source sentences each. Below LEAST sentences, a part would say nothing about the
+# Dev and test get this share of the source sentences each. Below MIN_PART sentences, a part would say nothing about the
 # rest, and the memory needs them more; above the other bounds, more of them would only take time.
 SHARE = 0.1
-LEAST = 50
-MOST_DEV = 1000
-MOST_TEST = 500
+MIN_PART = 50
+MAX_DEV = 1000
+MAX_TEST = 500
 # Largest number of pairs of a given dev set that are used.
-MOST_GIVEN_DEV = 2000
+MAX_GIVEN_DEV = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def read_parts(
     """
     cleaning, reading = CleaningReport(), ReadingReport()
     pairs = list(clean(read_corpora(corpora, languages=languages, report=reading), report=cleaning))
-    given_dev = [] if dev is None else draw_pairs(list(read_corpus(dev, languages=languages)), MOST_GIVEN_DEV, seed)
+    given_dev = [] if dev is None else draw_pairs(list(read_corpus(dev, languages=languages)), MAX_GIVEN_DEV, seed)
     given_test = [] if test is None else list(read_corpus(test, languages=languages))
     rest = without_sources(pairs, [*given_dev, *given_test])
     if not rest:
@@ -89,8 +89,8 @@ def read_parts(
         )
     sentences = len(set(source_keys(rest)))
     sizes = {
-        "dev": part_size(sentences, MOST_DEV) if dev is None else 0,
-        "test": part_size(sentences, MOST_TEST) if test is None else 0,
+        "dev": part_size(sentences, MAX_DEV) if dev is None else 0,
+        "test": part_size(sentences, MAX_TEST) if test is None else 0,
     }
     split = split_corpus(rest, sizes["dev"], sizes["test"], seed)
     missing = [part for part, given in (("dev", dev), ("test", test)) if given is None and not sizes[part]]
@@ -107,7 +107,7 @@ def read_parts(
 def part_size(sentences: int, most: int) -> int:
     """Return how many of the source sentences a part gets; 0 if there are too few."""
     size = min(most, int(SHARE * sentences))
-    return size if size >= LEAST else 0
+    return size if size >= MIN_PART else 0
 
 
 def _skipped_notes(reading: ReadingReport) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def _skipped_notes(reading: ReadingReport) -> tuple[str, ...]:
 
 
 def _missing_note(part: str, sentences: int) -> str:
-    enough = int(LEAST / SHARE)
+    enough = int(MIN_PART / SHARE)
     use = {"dev": "nothing is fitted", "test": "nothing is scored"}[part]
     return (
         f"{use[0].upper()}{use[1:]}: {sentences:,} different source sentences are too few to split off a {part} set "

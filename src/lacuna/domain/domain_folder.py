@@ -1,7 +1,7 @@
 """A domain: a folder with everything that an adapted translator needs, opened.
 
-``memory`` is a store with its index, ``combiner`` may have a gate, and there may be a ``calibration``. Entries may be
-added to the memory later. Does not know how a domain is made.
+``system.json`` says what decides its translations. ``memory`` is a store with its index, ``combiner`` may have a gate,
+and there may be a ``calibration``. Entries may be added to the memory later. Does not know how a domain is made.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lacuna.combiners import Gate, SavedCombiner, load_combiner, load_gate
-from lacuna.decoding import BeamSettings
+from lacuna.artifacts.manifests import read_manifest, write_sealed
 from lacuna.documents import DocumentReport, DocumentSettings, translate_file
 from lacuna.domain.manifest import MANIFEST, DomainManifest, read_domain_manifest
 from lacuna.errors import DomainError, ModelError
-from lacuna.explanation.calibration import Calibration, load_calibration
-from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Translation
-from lacuna.translator import System, Translator
+from lacuna.translator import System, SystemRecord, Translator
+from lacuna.translator.system import CombinerPart, GatePart, ModelPart
 
 MEMORY = "memory"
 COMBINER = "combiner"
 CALIBRATION = "calibration"
+SYSTEM = "system.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +33,7 @@ class Domain:
 
     path: Path
     manifest: DomainManifest
+    record: SystemRecord
     model: Model
 
     def __repr__(self) -> str:
@@ -50,44 +50,21 @@ class Domain:
         return self.path / MEMORY
 
     @cached_property
-    def combiner(self) -> SavedCombiner:
-        """The combiner."""
-        return load_combiner(self.path / COMBINER)
-
-    @cached_property
-    def gate(self) -> Gate | None:
-        """The gate, if there is one. It knows the memory as it was made."""
-        return None if self.manifest.combiner.searched is None else load_gate(self.path / COMBINER)[0]
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """The calibration, if there is one."""
-        return load_calibration(self.path / CALIBRATION) if self.manifest.calibrated else None
+    def system(self) -> System:
+        """What decides the translations, with the memory as it was at the first use."""
+        return self.open_system()
 
     @cached_property
     def translator(self) -> Translator:
         """The translator, with the memory as it was at the first use."""
-        return self.make_translator()
+        return self.system.open()
 
-    def open_memory(self) -> Memory:
-        """Open the memory under the name of the domain."""
-        return open_memory(self.memory, self.name)
+    def open_system(self, name: str | None = None) -> System:
+        """Open the parts of the system, with the memory as it is now.
 
-    def make_translator(self, beam: BeamSettings | None = None, *, int8: bool = False) -> Translator:
-        """Return a translator with other settings of beam search, or with 8-bit weights."""
-        return self.system(self.open_memory(), beam, int8=int8).open()
-
-    def system(self, memory: Memory, beam: BeamSettings | None = None, *, int8: bool = False) -> System:
-        """Return what decides the translations of the domain, with a state of its memory."""
-        return System(
-            self.model,
-            [memory],
-            self.combiner,
-            beam,
-            gate=self.gate,
-            gate_entries=self.manifest.memory.entries,
-            int8=int8,
-        )
+        :param name: Name of the memory in explanations; by default, that of the domain.
+        """
+        return self.record.open(self.path, self.model, name=name or self.name)
 
     def translate(
         self, texts: Sequence[str], *, evidence: bool = False, progress: Progress = SILENT
@@ -104,9 +81,7 @@ class Domain:
         progress: Progress = SILENT,
     ) -> DocumentReport:
         """Translate a file, such as a PO catalog; see :func:`lacuna.documents.translate_file`."""
-        return translate_file(
-            self.translator, path, into, calibration=self.calibration, settings=settings, progress=progress
-        )
+        return translate_file(self.translator, path, into, settings=settings, progress=progress)
 
 
 def memory_of(path: Path) -> Path:
@@ -114,27 +89,61 @@ def memory_of(path: Path) -> Path:
     return path / MEMORY if (path / MANIFEST).is_file() else path
 
 
-def open_domain(path: str | Path, *, device: str = "auto") -> Domain:
+def write_system_record(folder: Path, record: SystemRecord) -> None:
+    """Write ``system.json``."""
+    write_sealed(folder / SYSTEM, record)
+
+
+def read_system_record(folder: Path, manifest: DomainManifest) -> SystemRecord:
+    """Read what decides the translations of a domain; domains of versions before 0.3 do not say all of it.
+
+    :raises DomainError: The file is damaged or of another format.
+    """
+    if not (folder / SYSTEM).exists():
+        return system_record(manifest)
+    missing = f"{folder / SYSTEM}: missing; copy or adapt it again"
+    return read_manifest(folder / SYSTEM, SystemRecord, DomainError, missing=missing, again="copy or adapt it again")
+
+
+def system_record(manifest: DomainManifest) -> SystemRecord:
+    """Return the system of a domain whose parts are in their folders, with the defaults for all that is not said."""
+    gate = None
+    if manifest.combiner.searched is not None:
+        gate = GatePart(entries=manifest.memory.entries)
+    return SystemRecord(
+        model=ModelPart(name=manifest.model.name, fingerprint=manifest.model.fingerprint, languages=manifest.languages),
+        memories=(MEMORY,),
+        combiner=CombinerPart(kind=manifest.combiner.kind, settings=manifest.combiner.settings, folder=COMBINER),
+        gate=gate,
+        calibration=CALIBRATION if manifest.calibrated else None,
+    )
+
+
+def open_domain(path: str | Path, *, device: str = "auto", model: Model | None = None) -> Domain:
     """Open a domain, and load its model.
 
     :param device: As in :func:`~lacuna.models.load_model`.
+    :param model: Its model, if another domain has loaded it already.
     :raises DomainError: There is no domain, it is damaged, or its model is missing or has changed.
     :raises SettingError: There is no such device.
     """
     folder = Path(path)
     manifest = read_domain_manifest(folder)
-    languages = None if manifest.languages is None else Languages.parse(manifest.languages)
+    record = read_system_record(folder, manifest)
+    made_with = record.model
+    languages = None if made_with.languages is None else Languages.parse(made_with.languages)
+    masked = made_with.mask_placeholders
     try:
-        model = load_model(manifest.model.name, device=device, languages=languages)
+        model = model or load_model(made_with.name, device=device, languages=languages, mask_placeholders=masked)
     except ModelError as error:
-        if manifest.model.name is None:
+        if made_with.name is None:
             raise
         raise DomainError(
             f"{folder}: its model cannot be opened ({error}); put it back there, or adapt again"
         ) from error
-    if model.fingerprint != manifest.model.fingerprint:
+    if model.fingerprint != made_with.fingerprint:
         raise DomainError(
             f"{folder}: made with another model than the one that is now at {model.name} (fingerprint "
-            f"{manifest.model.fingerprint[:12]}, not {model.fingerprint[:12]}); put that back, or adapt again"
+            f"{made_with.fingerprint[:12]}, not {model.fingerprint[:12]}); put that back, or adapt again"
         )
-    return Domain(folder, manifest, model)
+    return Domain(folder, manifest, record, model)

@@ -13,7 +13,7 @@ from lacuna.records import SentencePair
 
 PAGE = "report.html"
 # Examples of each kind, and the longest reference of an example in words.
-_EXAMPLES, _MOST_WORDS = 4, 25
+_EXAMPLES, _MAX_WORDS = 4, 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def find_examples(test: Sequence[SentencePair], without: Sequence[str], adapted:
     changed = [
         DomainExample(pair.source, pair.target, old, new, gain)
         for pair, old, new, gain in zip(test, without, adapted, gains, strict=True)
-        if gain and len(pair.target.split()) <= _MOST_WORDS
+        if gain and len(pair.target.split()) <= _MAX_WORDS
     ]
     ordered = sorted(changed, key=lambda example: example.gain)
     return DomainExamples(

@@ -13,21 +13,12 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import DomainError
 from lacuna.version import __version__
 
 FORMAT = 1
 MANIFEST = "domain.json"
-
-
-class DomainModel(Record):
-    """The model of a domain.
-
-    :param name: Folder or hub name; ``None`` for the bundled model.
-    """
-
-    name: str | None
-    fingerprint: str
 
 
 class DomainPairs(Record):
@@ -124,7 +115,7 @@ class DomainManifest(Record):
     lacuna: str = __version__
     inputs: str
     corpora: tuple[str, ...]
-    model: DomainModel
+    model: ModelIdentity
     languages: str | None
     seed: int
     budget: float | None

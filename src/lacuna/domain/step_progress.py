@@ -15,7 +15,7 @@ _WHOLE = 100.0
 # Names of the steps of the step cache that would not explain themselves.
 _TITLES = {"store": "build", "safe": "choose pruning", "translate": "translate test"}
 # A correction by finished steps is used only after this many estimated seconds, and only within these bounds.
-_ENOUGH_SECONDS, _LEAST_FACTOR, _MOST_FACTOR = 5.0, 0.2, 5.0
+_ENOUGH_SECONDS, _MIN_FACTOR, _MAX_FACTOR = 5.0, 0.2, 5.0
 # Share of a task that tells its speed; the first sentences to be finished are the short ones.
 _ENOUGH_DONE = 0.1
 
@@ -85,7 +85,7 @@ class StepProgress:
     def _factor(self) -> float:
         if self._finished_estimate < _ENOUGH_SECONDS:
             return 1.0
-        return min(_MOST_FACTOR, max(_LEAST_FACTOR, self._finished / self._finished_estimate))
+        return min(_MAX_FACTOR, max(_MIN_FACTOR, self._finished / self._finished_estimate))
 
     def _close_step(self) -> None:
         if self._step:

@@ -13,18 +13,16 @@ from typing import Any
 
 from lacuna.corpora import draw_pairs
 from lacuna.corpora.placeholders import find_placeholders
-from lacuna.domain.combiner_choice import COMPARED
-from lacuna.domain.corpus_parts import LEAST, CorpusParts
+from lacuna.domain.corpus_parts import MIN_PART, CorpusParts
 from lacuna.fitting import DevSet
 from lacuna.models import Model
 from lacuna.records import SentencePair
+from lacuna.steps.combiner_choice import COMPARED, MAX_TRANSLATED
 from lacuna.translator import System
 
 # Speeds are measured on more and more pairs until that takes this long. The first pairs do not count: weights are
 # prepared, and kernels compiled.
 _FIRST, _SAMPLES, _ENOUGH_SECONDS = 4, (16, 64, 256), 2.0
-# Dev pairs that are translated to compare memories and gates.
-MOST_TRANSLATED = 500
 # Translating with a memory takes this many times as long as without.
 _WITH_MEMORY = 1.5
 # Number of translations of dev that choosing a ratio, or a gate, takes on average.
@@ -32,13 +30,13 @@ _PRUNING_TRIALS, _GATE_TRIALS = 3, 5
 # Seconds per entry of indexing and pruning; margins take longer the more entries there are.
 _PER_ENTRY, _MARGIN_PER_ENTRY, _MARGIN_PER_PAIR_OF_ENTRIES = 5e-5, 1e-4, 2e-9
 # Seconds of a step with hardly any work.
-_LEAST_SECONDS = 1.0
+_MIN_SECONDS = 1.0
 # A time limit leaves dev and test at least this many pairs, and the memory this many.
-_LEAST_LIMITED, _LEAST_TRAIN = 200, 200
+_MIN_LIMITED, _MIN_TRAIN = 200, 200
 _OPTIONAL = {"gate": "the gate", "prune": "pruning"}
 # A memory with fewer entries takes too little space for pruning, and a search too little time for a gate, to be worth
 # the time of trying them.
-_LEAST_PRUNED, _LEAST_GATED = 50_000, 500_000
+_MIN_PRUNED, _MIN_GATED = 50_000, 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class WorkPlan:
         entries = self.train * self.tokens
         per_pair = 0.0 if self.approximate else _MARGIN_PER_PAIR_OF_ENTRIES * entries
         margin = entries * (_MARGIN_PER_ENTRY + per_pair)
-        reading, translating = self.dev * self.read, min(self.dev, MOST_TRANSLATED) * self.translate * _WITH_MEMORY
+        reading, translating = self.dev * self.read, min(self.dev, MAX_TRANSLATED) * self.translate * _WITH_MEMORY
         steps = {"store": self.train * self.read, "index": entries * _PER_ENTRY, "margin": margin}
         if self.prune:
             steps |= {"safe": reading + _PRUNING_TRIALS * translating, "prune": 2 * entries * _PER_ENTRY + margin}
@@ -94,7 +92,7 @@ class WorkPlan:
             steps |= {"calibrate": reading}
         if self.test:
             steps |= {"translate": self.test * self.translate * (1 + _WITH_MEMORY), "score": 2.0}
-        return {name: max(_LEAST_SECONDS, seconds) for name, seconds in steps.items()}
+        return {name: max(_MIN_SECONDS, seconds) for name, seconds in steps.items()}
 
     def total(self) -> float:
         """Estimate the time of all steps."""
@@ -112,14 +110,14 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
 
     :param budget: Time limit in minutes.
     """
-    some = draw_pairs(parts.train, max(_SAMPLES), seed)
-    read = _time_of(lambda pairs: list(DevSet(pairs).teacher_force(model)), some)
+    sample = draw_pairs(parts.train, max(_SAMPLES), seed)
+    read = _time_of(lambda pairs: list(DevSet(pairs).teacher_force(model)), sample)
     translator = System(model).open()
     # A sentence that loses placeholders is translated several times, which would tell little about the others.
-    usual = [pair for pair in some if not find_placeholders(pair.source)] or some
+    usual = [pair for pair in sample if not find_placeholders(pair.source)] or sample
     translate = _time_of(lambda pairs: translator.translate([pair.source for pair in pairs]), usual)
-    tokens = sum(map(len, model.encode_targets([pair.target for pair in some]))) / len(some)
-    fits = len(parts.dev) >= LEAST
+    tokens = sum(map(len, model.encode_targets([pair.target for pair in sample]))) / len(sample)
+    fits = len(parts.dev) >= MIN_PART
     entries = len(parts.train) * tokens
     plan = WorkPlan(
         read=read,
@@ -129,8 +127,8 @@ def make_plan(model: Model, parts: CorpusParts, budget: float | None, seed: int)
         dev=len(parts.dev),
         test=len(parts.test),
         fits=fits,
-        prune=fits and entries >= _LEAST_PRUNED,
-        gate=fits and entries >= _LEAST_GATED,
+        prune=fits and entries >= _MIN_PRUNED,
+        gate=fits and entries >= _MIN_GATED,
     )
     return plan if budget is None else limit(plan, 60 * budget)
 
@@ -160,8 +158,8 @@ def _approximate(plan: WorkPlan, seconds: float) -> WorkPlan:
 def _smaller_sets(plan: WorkPlan, seconds: float) -> WorkPlan:
     """Halve dev and test until the plan fits, or they are small."""
     smaller = plan
-    while smaller.total() > seconds and max(smaller.dev, smaller.test) > _LEAST_LIMITED:
-        dev, test = (min(size, max(_LEAST_LIMITED, size // 2)) for size in (smaller.dev, smaller.test))
+    while smaller.total() > seconds and max(smaller.dev, smaller.test) > _MIN_LIMITED:
+        dev, test = (min(size, max(_MIN_LIMITED, size // 2)) for size in (smaller.dev, smaller.test))
         smaller = replace(smaller, dev=dev, test=test)
     if smaller == plan:
         return plan
@@ -172,8 +170,8 @@ def _smaller_sets(plan: WorkPlan, seconds: float) -> WorkPlan:
 def _smaller_memory(plan: WorkPlan, seconds: float) -> WorkPlan:
     """Reduce the memory until the plan fits, or it is small."""
     smaller = plan
-    while smaller.total() > seconds and smaller.train > _LEAST_TRAIN:
-        smaller = replace(smaller, train=max(_LEAST_TRAIN, int(0.8 * smaller.train)))
+    while smaller.total() > seconds and smaller.train > _MIN_TRAIN:
+        smaller = replace(smaller, train=max(_MIN_TRAIN, int(0.8 * smaller.train)))
     if smaller == plan:
         return plan
     return _noted(smaller, f"The time limit leaves {smaller.train:,} of {plan.train:,} pairs for the memory.")

@@ -102,12 +102,12 @@ class CometScorer:
         :raises EvaluationError: COMET failed; the message ends with the last line of its error.
         """
         triples = [triple for lines in systems for triple in zip(sources, lines, references, strict=True)]
-        place = {triple: number for number, triple in enumerate(dict.fromkeys(triples))}
-        progress.start("COMET", len(place), "segments")
-        answer = self._run([{"src": src, "mt": mt, "ref": ref} for src, mt, ref in place], progress)
+        numbers = {triple: number for number, triple in enumerate(dict.fromkeys(triples))}
+        progress.start("COMET", len(numbers), "segments")
+        answer = self._run([{"src": src, "mt": mt, "ref": ref} for src, mt, ref in numbers], progress)
         progress.finish()
-        scores, version = _checked(answer, len(place), self._name)
-        values = scores[[place[triple] for triple in triples]].reshape(len(systems), len(sources))
+        scores, version = _checked(answer, len(numbers), self._name)
+        values = scores[[numbers[triple] for triple in triples]].reshape(len(systems), len(sources))
         return SegmentScores(values, f"nrefs:1|model:{self._name}|comet:{version}|precision:32|batch:independent")
 
     def _run(self, samples: list[dict[str, str]], progress: Progress) -> str:

@@ -76,7 +76,7 @@ def predict(model: Any, samples: list[dict[str, str]], where: dict[str, Any], pr
     scores = [0.0] * len(samples)
     for start in range(0, len(order), ROUND):
         numbers = order[start : start + ROUND]
-        found = model.predict(
+        prediction = model.predict(
             [samples[number] for number in numbers],
             batch_size=BATCH,
             num_workers=0,
@@ -84,7 +84,7 @@ def predict(model: Any, samples: list[dict[str, str]], where: dict[str, Any], pr
             length_batching=False,
             **where,
         )
-        for number, score in zip(numbers, found.scores):  # noqa: B905 - older Pythons lack strict=
+        for number, score in zip(numbers, prediction.scores):  # noqa: B905 - older Pythons lack strict=
             scores[number] = float(score)
         progress.write(f"{start + len(numbers)}\n")
         progress.flush()

@@ -165,8 +165,8 @@ def evaluate_systems(
         scores = compare(scores, statistics, samples=samples, seed=seed)
     progress.finish()
     if comet is not None:
-        found = comet.score(sources, references, list(systems.values()), progress=progress)
-        scores = with_comet(scores, found, comet.model, samples=samples, seed=seed)
+        segments = comet.score(sources, references, list(systems.values()), progress=progress)
+        scores = with_comet(scores, segments, comet.model, samples=samples, seed=seed)
     return scores
 
 
@@ -239,7 +239,7 @@ def compare_runs(
         # The same seed draws the same segments for every system, which makes the comparison paired.
         sums = resample_sums(np.hstack(statistics), samples, seed)
         sampled[name] = np.mean([bleu_of_sums(part) for part in np.split(sums, len(runs), axis=1)], axis=0)
-    return {one: {other: _difference(means, sampled, one, other) for other in systems} for one in systems}
+    return {name: {other: _difference(means, sampled, name, other) for other in systems} for name in systems}
 
 
 def _difference(
@@ -251,18 +251,18 @@ def _difference(
 
 
 def with_comet(
-    scores: Sequence[SystemScore], found: SegmentScores, model: str, *, samples: int = SAMPLES, seed: int = SEED
+    scores: Sequence[SystemScore], segments: SegmentScores, model: str, *, samples: int = SAMPLES, seed: int = SEED
 ) -> list[SystemScore]:
     """Add COMET to all scores, and the comparison with the first system to all but the first.
 
     :param found: Segment scores, with systems in the order of ``scores``.
     """
-    means = found.values.mean(axis=1)
-    comets = [Score("COMET", float(mean), found.signature, digits=4) for mean in means]
+    means = segments.values.mean(axis=1)
+    comets = [Score("COMET", float(mean), segments.signature, digits=4) for mean in means]
     if len(scores) == 1:
         return [replace(scores[0], comet=comets[0], comet_model=model)]
     # The mean of differences, in which equal segment scores cancel without rounding errors.
-    gains = resample_means((found.values - found.values[0]).T, samples, seed)
+    gains = resample_means((segments.values - segments.values[0]).T, samples, seed)
     compared = []
     for number, score in enumerate(scores):
         score = replace(score, comet=_with_test(comets[number], samples, seed), comet_model=model)
@@ -356,8 +356,8 @@ def _bleu_statistics(references: Sequence[str], lines: Sequence[str], language: 
     metric = _bleu(language, effective_order=True)
     rows = np.empty((len(lines), BLEU_COLUMNS), dtype=np.int64)
     for row, line, reference in zip(rows, lines, references, strict=True):
-        found = metric.sentence_score(line, [reference])
-        row[:] = (found.sys_len, found.ref_len, *found.counts, *found.totals)
+        score = metric.sentence_score(line, [reference])
+        row[:] = (score.sys_len, score.ref_len, *score.counts, *score.totals)
     return rows
 
 

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from lacuna.errors import SettingError, UnavailableError
-from lacuna.explanation.calibration import Calibration
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
-from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
 from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
 from lacuna.translator import Translator
+from lacuna.translator.knowledge import MAX_MARGIN, Knowledge, know
 
 
 def explain(
@@ -29,15 +27,15 @@ def explain(
     *,
     target: str | None = None,
     without: Collection[int] = (),
-    calibration: Calibration | None = None,
 ) -> Explanation:
     """Translate a sentence and explain every token.
 
+    The calibration of the translator's system, if it has one, gives the confidence of each token.
+
     :param target: A translation to explain instead of the translator's own.
     :param without: Ids of sentences whose entries the search must not find, in any memory.
-    :param calibration: Gives the confidence of each token.
     """
-    explainer = Explainer(translator, without=without, calibration=calibration)
+    explainer = Explainer(translator, without=without)
     [explanation] = explainer.explain([text], None if target is None else [target])
     return explanation
 
@@ -46,35 +44,25 @@ class Explainer:
     """Explains the translations of a translator, exactly as it makes them: same combiner, gate and weights.
 
     :param without: Ids of sentences whose entries the search must not find, in any memory.
-    :param calibration: Gives the confidence of each token.
     :param most_margin: Margins are counted up to this bound.
     """
 
-    def __init__(
-        self,
-        translator: Translator,
-        *,
-        without: Collection[int] = (),
-        calibration: Calibration | None = None,
-        most_margin: int = MOST_MARGIN,
-    ) -> None:
+    def __init__(self, translator: Translator, *, without: Collection[int] = (), most_margin: int = MAX_MARGIN) -> None:
         if most_margin < 1:
             raise SettingError(f"most_margin: got {most_margin}; allowed is 1 or more")
-        if calibration is not None:
-            calibration.check(translator.memories, most_margin)
+        self._calibration = translator.system.calibration
+        if self._calibration is not None:
+            self._calibration.check(translator.memories, most_margin)
         _check_names(translator.memories)
         self.without = tuple(sorted(set(without)))
         _check_without(self.without, translator.memories)
-        self.translator = translator
+        memories = translator.memories
         if self.without:
-            memories = [memory.excluding(self.without) for memory in translator.memories]
-            self.translator = translator.with_memories(memories)
-        if translator.fallback:
-            # All or nothing: a translation, its evidence and its margins are with the memories, or all are without.
-            self.translator = copy(self.translator)
-            self.translator.fallback = False
-        self._fallback, self._plain = translator.fallback, translator.with_memories(())
-        self._calibration, self._most_margin = calibration, most_margin
+            memories = tuple(memory.excluding(self.without) for memory in memories)
+        # All or nothing: a translation, its evidence and its margins are with the memories, or all are without.
+        self.translator = replace(translator.system, memories=memories, fallback=False).open()
+        self._fallback, self._plain = translator.system.fallback, translator.with_memories(())
+        self._most_margin = most_margin
 
     def explain(
         self, texts: Sequence[str], targets: Sequence[str] | None = None, *, progress: Progress = SILENT
@@ -102,7 +90,9 @@ class Explainer:
         plain = self._plain.translate(texts, progress=progress) if has_memory or targets is not None else translations
         known: Sequence[Knowledge | None] = [None] * len(texts)
         if has_memory:
-            known = know(self.translator, texts, [one.ids for one in translations], self._most_margin)
+            ids = [translation.ids for translation in translations]
+            sources = self.translator.encode(texts)
+            known = know(self.translator.model, self.translator.memories, sources, ids, self._most_margin)
         neighbors = _Neighbors(self.translator.model, self.translator.memories, translations)
         return [
             self._explanation(translation, base.text, knowledge, neighbors)
@@ -182,20 +172,9 @@ class _Neighbors:
         # An imported store may have been tokenized differently, or have no text: then nothing is marked.
         if near.position < len(ids) and self._model.token_text(ids[near.position]) == near.token:
             before, word, after = mark(self._model.decode, ids, near.position, pair.target)
+        origin = str(pair.origin)
         return ExplainedNeighbor(
-            memory=near.memory,
-            entry=near.entry,
-            sentence=near.sentence,
-            position=near.position,
-            token=near.token,
-            distance=near.distance,
-            weight=near.weight,
-            known=near.known,
-            source=pair.source,
-            before=before,
-            word=word,
-            after=after,
-            origin=str(pair.origin),
+            **asdict(near), source=pair.source, before=before, word=word, after=after, origin=origin
         )
 
 

@@ -12,23 +12,13 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from lacuna.artifacts.pages import fit_for_html, own_file, page_environment
+from lacuna.records import Neighbor
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainedNeighbor:
+class ExplainedNeighbor(Neighbor):
     """A neighbor that voted for a token, with the sentence pair it comes from.
 
-    A :class:`~lacuna.records.Neighbor` only names the pair: reading the texts of all neighbors would slow down
-    translations that are not explained.
-
-    :param memory: The name of the memory.
-    :param entry: The row of the store.
-    :param sentence: The id of its sentence pair.
-    :param position: The position of its token in the target of that pair.
-    :param token: The token it votes for, in the model's vocabulary.
-    :param distance: Squared L2 distance between the query and its key.
-    :param weight: Its share of p_kNN; the weights of a token's neighbors sum to 1.
-    :param known: Whether the model alone predicts the token there.
     :param source: The source sentence it comes from.
     :param before: The target sentence up to the token.
     :param word: The token's text in the target sentence; empty for the end of the sentence.
@@ -36,14 +26,6 @@ class ExplainedNeighbor:
     :param origin: The file and line of the pair.
     """
 
-    memory: str
-    entry: int
-    sentence: int
-    position: int
-    token: str
-    distance: float
-    weight: float
-    known: bool
     source: str
     before: str
     word: str

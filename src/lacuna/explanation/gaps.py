@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from lacuna.explanation.calibration import Calibration
-from lacuna.explanation.knowledge import MOST_MARGIN, Knowledge, know
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Translation
 from lacuna.translator import Translator
+from lacuna.translator.calibration import Calibration
+from lacuna.translator.knowledge import MAX_MARGIN, Knowledge, know
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +54,25 @@ def find_gaps(
     texts: Sequence[str],
     *,
     places: Sequence[str] | None = None,
-    calibration: Calibration | None = None,
     progress: Progress = SILENT,
 ) -> list[Gap]:
     """Translate sentences and rank them by gap, largest first; blank ones and repetitions are left out.
 
+    The calibration of the translator's system, if it has one, gives the confidence.
+
     :param places: Where each sentence is in its file; by default, its number.
     """
-    if calibration is not None:
-        calibration.check(translator.memories, MOST_MARGIN)
     lines = {text: line for line, text in reversed(list(enumerate(texts, 1))) if text.strip()}
     chosen = sorted(lines, key=lambda text: lines[text])
     translations = translator.translate(chosen, evidence=True, progress=progress)
-    known = know(translator, chosen, [one.ids for one in translations], MOST_MARGIN)
-    found = []
-    for one, at in zip(translations, known, strict=True):
-        line = lines[one.source]
-        found.append(_gap(line, str(line) if places is None else places[line - 1], one, at, calibration))
-    return sorted(found, key=lambda one: (-one.gap, one.line))
+    targets = [translation.ids for translation in translations]
+    known = know(translator.model, translator.memories, translator.encode(chosen), targets, MAX_MARGIN)
+    gaps = []
+    for translation, knowledge in zip(translations, known, strict=True):
+        line = lines[translation.source]
+        place = str(line) if places is None else places[line - 1]
+        gaps.append(_gap(line, place, translation, knowledge, translator.system.calibration))
+    return sorted(gaps, key=lambda gap: (-gap.gap, gap.line))
 
 
 def _gap(line: int, place: str, translation: Translation, known: Knowledge, calibration: Calibration | None) -> Gap:

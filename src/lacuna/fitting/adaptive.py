@@ -1,4 +1,4 @@
-"""Fit adaptive kNN-MT (Zheng et al., 2021) to cached dev tokens.
+"""Fit adaptive kNN-MT (Zheng et al., 2021), :mod:`lacuna.combiners.adaptive`, to cached dev tokens.
 
 The loss is the paper's; the optimization is shorter. The network is trained on standardized features, and the
 standardization is folded into its first layer afterward. So the saved network reads raw distances and counts, as in the
@@ -50,8 +50,8 @@ _TOKENS_AT_ONCE = 4096
 class FitAdaptive:
     """Trains on the dev set, part of which is held out for early stopping.
 
-    :param k: Neighbors per query, a power of 2.
-    :param temperature: Without one, 10, 30 and 100 are tried.
+    :param k: Neighbors per token, a power of two.
+    :param temperature: Divides squared distances; default: the best. 10, 30 and 100 are tried.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -116,7 +116,7 @@ def fit_adaptive(
     progress.start("fit adaptive", len(trials) * _TRIAL_UPDATES + recipe.updates, "updates")
     if temperature is None:
         short = replace(recipe, updates=_TRIAL_UPDATES, batch=max(1, recipe.batch // 2))
-        temperature = min(trials, key=lambda one: trainer.train(one, short)[1].loss)
+        temperature = min(trials, key=lambda trial: trainer.train(trial, short)[1].loss)
     combiner, run = trainer.train(temperature, recipe)
     progress.finish(f"(best after {run.updates:,} updates)")
     return AdaptiveFit(combiner, run, held)
@@ -157,8 +157,8 @@ class _AdaptiveTrainer:
             return Adaptive(self._cache.values.shape[1], temperature)
 
     def _map_tokens(self, what: Callable[[Neighbors], torch.Tensor]) -> torch.Tensor:
-        rows = torch.arange(self._cache.tokens).split(_TOKENS_AT_ONCE)
-        return torch.cat([what(self._cache.neighbors(some)) for some in rows])
+        blocks = torch.arange(self._cache.tokens).split(_TOKENS_AT_ONCE)
+        return torch.cat([what(self._cache.neighbors(rows)) for rows in blocks])
 
 
 def _moments(features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,7 +1,7 @@
-"""Fit a calibration to a dev set and compare it with simpler estimates of confidence.
+"""Fit a calibration, :mod:`lacuna.explanation.calibration`, to dev, and compare it with simpler estimates.
 
-Estimates are compared by cross-validation over dev sentences. The saved calibration is fitted to all of them. Knows
-nothing of how the result is shown.
+Estimates of confidence are compared by cross-validation over dev sentences. The saved calibration is fitted to all of
+them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,16 @@ from numpy.typing import NDArray
 
 from lacuna.artifacts.files import check_unused
 from lacuna.artifacts.locks import alone
-from lacuna.combiners.storage import MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import MemoryRecord
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CalibrationError, CorpusError, SettingError
-from lacuna.explanation.calibration import (
+from lacuna.fitting.dev_pass import DevBatch, DevSet
+from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
+from lacuna.memory import Memory
+from lacuna.models import Model
+from lacuna.progress import SILENT, Progress
+from lacuna.records import SentencePair
+from lacuna.translator.calibration import (
     Calibration,
     CalibrationManifest,
     Measured,
@@ -26,13 +33,7 @@ from lacuna.explanation.calibration import (
     features,
     save_calibration,
 )
-from lacuna.explanation.knowledge import MOST_MARGIN, knowledge_of
-from lacuna.fitting.dev_pass import DevBatch, DevSet
-from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
-from lacuna.memory import Memory
-from lacuna.models import Model
-from lacuna.progress import SILENT, Progress
-from lacuna.records import SentencePair
+from lacuna.translator.knowledge import MAX_MARGIN, knowledge_of
 
 FOLDS = 5
 
@@ -83,7 +84,7 @@ def calibrate(
     dev: DevSet | Iterable[SentencePair],
     into: str | Path,
     *,
-    most_margin: int = MOST_MARGIN,
+    most_margin: int = MAX_MARGIN,
     seed: int = 1,
     progress: Progress = SILENT,
 ) -> CalibrationReport:
@@ -105,7 +106,7 @@ def calibrate(
         scores=fitted.scores,
         probabilities=fitted.probabilities,
         most_margin=most_margin,
-        model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
+        model=ModelIdentity.of(model),
         memories=tuple(MemoryRecord.of(memory) for memory in memories),
         sentences=len(np.unique(tokens.sentences)),
         tokens=len(tokens.right),
@@ -128,7 +129,7 @@ def collect_tokens(
     """Run the dev pass and collect margin, confidence and correctness of every token."""
 
     def columns_of(batch: DevBatch) -> tuple[NDArray[Any], ...]:
-        known = knowledge_of(model, memories, batch.outputs, batch.found)
+        known = knowledge_of(model, memories, batch.outputs, batch.retrieval)
         right = (batch.outputs.predictions == batch.gold).numpy()
         return batch.sentences.numpy(), known.margins, known.max_probs, right
 
@@ -158,7 +159,7 @@ def compare(tokens: DevTokens, most_margin: int, seed: int) -> tuple[Measured, .
         "max probability, calibrated": (True, False),
         "both": (True, True),
     }
-    estimators: dict[str, Estimator] = {"max probability": lambda _: lambda some: some.max_probs}
+    estimators: dict[str, Estimator] = {"max probability": lambda _: lambda tokens: tokens.max_probs}
     estimators |= {name: _calibrated(most_margin, used) for name, used in calibrated.items()}
     folds = _folds(tokens.sentences, seed)
     results = []
@@ -174,23 +175,23 @@ def compare(tokens: DevTokens, most_margin: int, seed: int) -> tuple[Measured, .
 def _calibrated(most_margin: int, used: tuple[bool, bool]) -> Estimator:
     def fit(tokens: DevTokens) -> Callable[[DevTokens], NDArray[np.float64]]:
         calibration = fit_calibration(tokens, most_margin, used)
-        return lambda some: calibration.probability(some.margins, some.max_probs)
+        return lambda others: calibration.probability(others.margins, others.max_probs)
 
     return fit
 
 
 def _folds(sentences: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     """Return the fold of each token; a sentence is in one fold."""
-    distinct, place = np.unique(sentences, return_inverse=True)
+    distinct, number = np.unique(sentences, return_inverse=True)
     if len(distinct) < 2:
         raise CorpusError(f"the dev set has {len(distinct)} sentence that fits the model; calibrating needs 2 or more")
     order = np.random.default_rng(seed).permutation(len(distinct))
-    return np.asarray((order % min(FOLDS, len(distinct)))[place], dtype=np.int64)
+    return np.asarray((order % min(FOLDS, len(distinct)))[number], dtype=np.int64)
 
 
 def _measure(name: str, estimates: NDArray[np.float64], tokens: DevTokens) -> Measured:
-    _, place, lengths = np.unique(tokens.sentences, return_inverse=True, return_counts=True)
-    differences = np.bincount(place, weights=estimates - tokens.right) / lengths
+    _, number, lengths = np.unique(tokens.sentences, return_inverse=True, return_counts=True)
+    differences = np.bincount(number, weights=estimates - tokens.right) / lengths
     return Measured(
         name=name,
         ece=calibration_error(estimates, tokens.right),

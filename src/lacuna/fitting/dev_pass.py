@@ -55,10 +55,10 @@ class EncodedDevPair(NamedTuple):
 class DevBatch(ModelBatch):
     """Some dev pairs after the dev pass: with the neighbors of each token.
 
-    :param found: The neighbors.
+    :param retrieval: The neighbors.
     """
 
-    found: Retrieval
+    retrieval: Retrieval
 
 
 class DevSet:
@@ -138,8 +138,8 @@ class DevSet:
 
         def search(make: Callable[[], ModelBatch]) -> tuple[int, Kept]:
             batch = make()
-            found = find_neighbors(memories, batch.outputs.keys, k)
-            return len(batch.outputs.lengths), then(DevBatch(batch.sentences, batch.gold, batch.outputs, found))
+            retrieval = find_neighbors(memories, batch.outputs.keys, k)
+            return len(batch.outputs.lengths), then(DevBatch(batch.sentences, batch.gold, batch.outputs, retrieval))
 
         made: Iterable[Callable[[], ModelBatch]] = self._tasks(model)
         if self._remember:
@@ -160,9 +160,9 @@ class DevSet:
             for first in (windows if self._cache else ())
         }
         for first in inputs:
-            found = self._cache.load(inputs[first], first) if self._cache else None
-            if found is not None:
-                cached[first] = found
+            window = self._cache.load(inputs[first], first) if self._cache else None
+            if window is not None:
+                cached[first] = window
         missing = {first: self._batches(pairs) for first, pairs in windows.items() if first not in cached}
         tasks = (partial(_force, model, batch) for batches in missing.values() for batch in batches)
         progress.start("read dev", sum(len(windows[first]) for first in missing), "sentences")
@@ -194,7 +194,7 @@ class DevSet:
     def _batches(self, pairs: list[EncodedDevPair]) -> list[list[EncodedDevPair]]:
         lengths = [len(pair.target) for pair in pairs]
         plan = plan_batches(lengths, batch_size=self._batch_size, max_tokens=BATCH_TOKENS)
-        return [[pairs[place] for place in batch] for batch in plan]
+        return [[pairs[number] for number in batch] for batch in plan]
 
 
 def decoder_states(

@@ -1,21 +1,22 @@
 """Fit a combiner to a model, its memories and a dev set, and save it.
 
-A fitter is a frozen dataclass whose fields are its settings; :data:`FITTERS` finds it by name. Knows nothing of how
-each kind is fitted.
+A fitter is a frozen dataclass whose fields are its settings; :data:`FITTERS` finds it by name. Each method has a module
+here and one of the same name in :mod:`lacuna.combiners`, which is all that translating needs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from lacuna.artifacts.files import check_unused
 from lacuna.artifacts.locks import alone
 from lacuna.combiners import SavedCombiner, save_combiner
-from lacuna.combiners.storage import CombinerManifest, MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import CombinerManifest, MemoryRecord
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError, SettingError
 from lacuna.fitting.adaptive import FitAdaptive
 from lacuna.fitting.dev_pass import DevSet
@@ -26,6 +27,7 @@ from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
+from lacuna.strategies import make_strategy
 
 
 class Fitter(Protocol):
@@ -37,22 +39,12 @@ class Fitter(Protocol):
         """Fit a combiner, with a dev set that is not in the memories."""
 
 
-FITTERS: dict[str, type[FitVanilla | FitAdaptive | FitKster]] = {
-    fitter.name: fitter for fitter in (FitVanilla, FitAdaptive, FitKster)
-}
+FITTERS: dict[str, type[Fitter]] = {fitter.name: fitter for fitter in (FitVanilla, FitAdaptive, FitKster)}
 
 
 def make_fitter(kind: str, **settings: Any) -> Fitter:  # noqa: ANN401 - each kind has its own
     """Make the fitter of this name; settings that are not given have their defaults."""
-    if kind not in FITTERS:
-        raise SettingError(f"combiner: got {kind!r}; allowed: {', '.join(FITTERS)}")
-    allowed = [field.name for field in fields(FITTERS[kind])]
-    for name in settings:
-        if name not in allowed:
-            raise SettingError(
-                f"{name}: got {settings[name]}, but {kind} takes only {', '.join(allowed)}; leave it out"
-            )
-    return FITTERS[kind](**settings)
+    return make_strategy(FITTERS, "combiner", kind, settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +108,7 @@ def fit_combiner(
     combiner = save_combiner(
         fitted.combiner,
         folder,
-        model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
+        model=ModelIdentity.of(model),
         memories=tuple(MemoryRecord.of(memory) for memory in memories),
         dev_loss=math.log(fitted.perplexity),
         seed=seed,

@@ -1,4 +1,4 @@
-"""Fit a gate: learn to predict the gain of a search, and choose its two bounds on the dev set.
+"""Fit a gate, :mod:`lacuna.combiners.gate`: learn to predict the gain of a search, and choose its bounds on dev.
 
 The network learns on one half of the dev sentences, and thresholds are set on the other. Bounds are tried from the
 strictest to the loosest, until dev translations show no decline of BLEU.
@@ -218,8 +218,8 @@ def find_regions(memories: Sequence[Memory], *, seed: int, progress: Progress = 
         for first, nearest in pool.map(lambda block: (block[0], _nearest_center(block[1], centers)), blocks):
             part = slice(first, first + len(nearest))
             columns = (np.log1p(own[part].astype(np.float64)), ~store.known[part], np.ones(len(nearest)))
-            for place, column in enumerate(columns):
-                sums[:, place] += np.bincount(nearest, weights=column, minlength=count)
+            for number, column in enumerate(columns):
+                sums[:, number] += np.bincount(nearest, weights=column, minlength=count)
             progress.advance(len(nearest))
     progress.finish()
     traits = sums[:, :2] / np.maximum(sums[:, 2:], 1)

@@ -1,4 +1,4 @@
-"""Fit KSTER (Jiang et al., 2021) to entries of the memories, each left out of its own neighbors.
+"""Fit KSTER (Jiang et al., 2021), :mod:`lacuna.combiners.kster`, to entries, each left out of its own neighbors.
 
 Dev tokens decide when to stop. The paper takes 30,000 updates of 32,768 tokens with a label smoothing of 0.1. This is
 its loss and optimizer, scaled to a CPU: fewer and smaller updates with a larger learning rate, on a sample of the
@@ -46,9 +46,9 @@ _TOKENS_AT_ONCE = 512
 class FitKster:
     """Trains on entries of the memories.
 
-    :param k: Neighbors per query.
-    :param kernel: ``laplacian`` or ``gaussian``.
-    :param entries: Largest number of entries to train on; if there are more, they are drawn at random.
+    :param k: Neighbors per token.
+    :param kernel: laplacian or gaussian.
+    :param entries: Entries to learn from. If the memories have more, they are drawn at random.
     """
 
     name: ClassVar[str] = "kster"

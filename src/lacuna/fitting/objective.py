@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lacuna.combiners import Adaptive, Kster, Vanilla
-from lacuna.combiners.base import Combiner
+from lacuna.combiners.base import Combiner, SavableCombiner
 from lacuna.combiners.interpolation import Weighing, retrieved_gains
 from lacuna.errors import SettingError
 from lacuna.fitting.token_cache import TokenCache
@@ -37,7 +36,7 @@ class Fitted:
     :param skipped: Dev pairs that were too long for the model and were left out.
     """
 
-    combiner: Vanilla | Adaptive | Kster
+    combiner: SavableCombiner
     perplexity: float
     model_perplexity: float
     collecting: float
@@ -52,8 +51,8 @@ def losses(cache: TokenCache, rows: torch.Tensor, weighing: Weighing, smoothing:
     p_model(v)``. So the sum over the vocabulary is the model's sum plus the gain of each distinct retrieved value.
     """
     share = weighing.log_model_share
-    values, places = cache.log_p_values.index_select(0, rows), cache.first_places.index_select(0, rows)
-    gains = retrieved_gains(weighing, values, places)
+    values, ranks = cache.log_p_values.index_select(0, rows), cache.first_ranks.index_select(0, rows)
+    gains = retrieved_gains(weighing, values, ranks)
     gold_gain = (gains * cache.says_gold.index_select(0, rows)).sum(1)
     log_p_gold = share + cache.log_p_gold.index_select(0, rows) + gold_gain
     log_p_mean = share + (cache.log_p_sum.index_select(0, rows) + gains.sum(1)) / cache.vocabulary_size
@@ -65,9 +64,9 @@ def perplexity(cache: TokenCache, rows: torch.Tensor, combiner: Combiner | None 
     if combiner is None:
         return math.exp(-float(cache.log_p_gold[rows].double().mean()))
 
-    def total_of(some: torch.Tensor) -> float:
-        weighing = Weighing.of(combiner.mass(cache.neighbors(some)))
-        return float(losses(cache, some, weighing).sum(dtype=torch.float64))
+    def total_of(block: torch.Tensor) -> float:
+        weighing = Weighing.of(combiner.mass(cache.neighbors(block)))
+        return float(losses(cache, block, weighing).sum(dtype=torch.float64))
 
     total = sum(WorkerPool.of_process().map(total_of, rows.split(_TOKENS_AT_ONCE)))
     return math.exp(total / len(rows))

@@ -161,7 +161,7 @@ def _retrieve(
     """Run the dev pass; return the retrievals, the entries of the neighbors, and the sentence of each token."""
 
     def columns_of(batch: DevBatch) -> tuple[NDArray[Any], ...]:
-        return *retrieval_columns(batch), batch.found.entries, batch.sentences.numpy()
+        return *retrieval_columns(batch), batch.retrieval.entries, batch.sentences.numpy()
 
     parts = dev.retrieve(model, [memory], min(_RETRIEVED, memory.entries), columns_of, progress=progress)
     *columns, entries, sentences = map(np.concatenate, zip(*parts, strict=True))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 # Largest number of points of a fitted table: with few observations per point, they are mostly noise.
-_MOST_POINTS = 100
+_MAX_POINTS = 100
 
 
 def pool_adjacent_violators(values: Floats, weights: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -22,13 +22,13 @@ def pool_adjacent_violators(values: Floats, weights: Floats) -> tuple[Floats, ND
     Adjacent blocks that decrease are replaced by their mean until none does.
 
     :param weights: Positive.
-    :return: The sequence as blocks: mean and first place of each.
+    :return: The sequence as blocks: mean and first position of each.
     """
     means: list[float] = []
     totals: list[float] = []
     starts: list[int] = []
-    for place, (mean, total) in enumerate(zip(values.tolist(), weights.tolist(), strict=True)):
-        start = place
+    for position, (mean, total) in enumerate(zip(values.tolist(), weights.tolist(), strict=True)):
+        start = position
         while means and means[-1] >= mean:
             before = totals.pop()
             mean = (means.pop() * before + mean * total) / (before + total)
@@ -46,7 +46,7 @@ def fit_table(scores: Floats, outcomes: NDArray[Any]) -> tuple[Floats, Floats]:
     :param scores: One per observation.
     :param outcomes: 0 or 1, or any number.
     """
-    cuts = np.unique(np.quantile(scores, np.linspace(0, 1, _MOST_POINTS + 1)[1:-1]))
+    cuts = np.unique(np.quantile(scores, np.linspace(0, 1, _MAX_POINTS + 1)[1:-1]))
     group = np.searchsorted(cuts, scores)  # equal scores share a group
     sizes = np.bincount(group, minlength=len(cuts) + 1).astype(np.float64)
     used = sizes > 0
@@ -89,8 +89,8 @@ def calibration_error(probabilities: NDArray[Any], right: NDArray[Any]) -> float
 
     It is the mean over bins, weighted by size, of the difference between mean probability and accuracy.
     """
-    place = np.minimum((probabilities * _BINS).astype(np.int64), _BINS - 1)
-    gaps = np.bincount(place, weights=probabilities - right.astype(np.float64), minlength=_BINS)
+    bins = np.minimum((probabilities * _BINS).astype(np.int64), _BINS - 1)
+    gaps = np.bincount(bins, weights=probabilities - right.astype(np.float64), minlength=_BINS)
     return float(np.abs(gaps).sum() / len(probabilities))
 
 

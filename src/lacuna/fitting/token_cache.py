@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.combiners.base import Neighbors, first_places
+from lacuna.combiners.base import Neighbors, first_ranks
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.index.distances import other_neighbors
 from lacuna.memory import Memory
@@ -24,7 +24,7 @@ from lacuna.translator.retrieval import Retrieval, find_neighbors, read_keys
 from lacuna.workers import WorkerPool
 
 # Log-probabilities are clamped here: where the model rules a token out, the sum over the vocabulary would be infinite.
-LOWEST_LOG_P = -1000.0
+MIN_LOG_P = -1000.0
 # Logits held at once (16 MB), and rows per block, to bound memory. Comparing values takes k * k numbers per token.
 _LOGITS_AT_ONCE = 2**22
 _ENTRIES_AT_ONCE = 512
@@ -43,6 +43,8 @@ def _no_keys(rows: torch.Tensor) -> torch.Tensor:
 @dataclass(frozen=True, eq=False)
 class TokenCache:
     """Tokens with their neighbors and log-probabilities of the model.
+
+    It holds all tokens at once; :meth:`neighbors` gives those of some, as combiners take them.
 
     :param distances: Distances of the neighbors, as in :class:`~lacuna.combiners.base.Neighbors`: (tokens, k).
     :param values: Values of the neighbors: (tokens, k).
@@ -75,9 +77,9 @@ class TokenCache:
         return len(self.gold)
 
     @cached_property
-    def first_places(self) -> torch.Tensor:
-        """Place of the nearest neighbor with the same value: (tokens, k)."""
-        return torch.cat([first_places(part) for part in self.values.split(_TOKENS_AT_ONCE)])
+    def first_ranks(self) -> torch.Tensor:
+        """Rank of the nearest neighbor with the same value: (tokens, k)."""
+        return torch.cat([first_ranks(part) for part in self.values.split(_TOKENS_AT_ONCE)])
 
     @cached_property
     def says_gold(self) -> torch.Tensor:
@@ -111,7 +113,7 @@ def collect_dev(
 
     def columns_of(batch: DevBatch) -> _Columns:
         queries = batch.outputs.keys
-        columns = _neighbor_columns(batch.found) | {"sentences": batch.sentences, "gold": batch.gold}
+        columns = _neighbor_columns(batch.retrieval) | {"sentences": batch.sentences, "gold": batch.gold}
         columns |= _model_columns(model, queries, batch.gold, columns["values"])
         return columns | ({"queries": queries} if keep_queries else {})
 
@@ -138,7 +140,7 @@ def collect_entries(
     progress.start("retrieve", len(entries), "entries")
     blocks = (slice(start, start + _ENTRIES_AT_ONCE) for start in range(0, len(entries), _ENTRIES_AT_ONCE))
     pool = WorkerPool.of_process(model.device)
-    for part in pool.map(lambda some: _entry_columns(model, memories, owners[some], entries[some], k), blocks):
+    for part in pool.map(lambda block: _entry_columns(model, memories, owners[block], entries[block], k), blocks):
         parts.append(part)
         progress.advance(len(part["gold"]))
     progress.finish()
@@ -170,20 +172,20 @@ def _entry_columns(
         own = owners == number
         read = memory.columns(entries[own], "values", "sentence")
         gold[own], sentences[own] = read["values"], read["sentence"]
-    found = find_neighbors(memories, queries, k + 1)
-    itself = (found.entries == entries[:, None]) & (found.memories == owners[:, None])
+    retrieval = find_neighbors(memories, queries, k + 1)
+    itself = (retrieval.entries == entries[:, None]) & (retrieval.memories == owners[:, None])
     others = torch.from_numpy(other_neighbors(itself))
-    columns = {name: column[others].reshape(-1, k) for name, column in _neighbor_columns(found).items()}
+    columns = {name: column[others].reshape(-1, k) for name, column in _neighbor_columns(retrieval).items()}
     columns |= {"sentences": torch.from_numpy(sentences), "gold": torch.from_numpy(gold)}
     return columns | _model_columns(model, queries, columns["gold"], columns["values"])
 
 
-def _neighbor_columns(found: Retrieval) -> _Columns:
-    near = found.neighbors
+def _neighbor_columns(retrieval: Retrieval) -> _Columns:
+    near = retrieval.neighbors
     columns = {"distances": near.distances.cpu(), "values": near.values.cpu()}
     if near.log_weights is not None:
         columns["log_weights"] = near.log_weights.cpu()
-    return columns | {"owners": torch.from_numpy(found.memories), "entries": torch.from_numpy(found.entries)}
+    return columns | {"owners": torch.from_numpy(retrieval.memories), "entries": torch.from_numpy(retrieval.entries)}
 
 
 @torch.inference_mode()
@@ -192,7 +194,7 @@ def _model_columns(model: Model, queries: torch.Tensor, gold: torch.Tensor, valu
     rows = max(1, _LOGITS_AT_ONCE // model.vocabulary_size)
     parts = []
     for keys, *wanted in zip(*(column.split(rows) for column in (queries, gold[:, None], values)), strict=True):
-        log_p = model.project(keys).log_softmax(-1).clamp(min=LOWEST_LOG_P)
+        log_p = model.project(keys).log_softmax(-1).clamp(min=MIN_LOG_P)
         tokens = torch.cat(wanted, dim=1).clamp(min=0).to(log_p.device)
         parts.append(torch.cat([log_p.gather(1, tokens), log_p.sum(1, keepdim=True)], dim=1).cpu())
     numbers = torch.cat(parts)

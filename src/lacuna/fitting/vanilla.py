@@ -1,4 +1,4 @@
-"""Fit vanilla kNN-MT: a grid search over k, temperature and knn_weight on the dev set.
+"""Fit vanilla kNN-MT, :mod:`lacuna.combiners.vanilla`: a grid search over its settings on the dev set.
 
 For every dev token it is enough to know the model's probability of the right token, the distances of its neighbors, and
 which of them have that token. Each setting of the grid then takes a few array operations and no further search.
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners.interpolation import interpolate
-from lacuna.combiners.vanilla import Vanilla
+from lacuna.combiners.vanilla import Vanilla, gold_p_knn
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.fitting.objective import Fitted
 from lacuna.memory import Memory
@@ -36,6 +36,8 @@ _MIN_P, _MAX_LOSS = 1e-300, 500.0
 @dataclass(frozen=True, slots=True)
 class DevRetrievals:
     """Columns of the dev tokens that the grid search needs.
+
+    A :class:`~lacuna.fitting.token_cache.TokenCache` has more, which takes the output projection of every token.
 
     :param log_p_gold: The model's log-probability of the right token: (tokens,).
     :param distances: Squared L2, ascending; infinite for a missing neighbor: (tokens, k).
@@ -77,8 +79,8 @@ class GridSearch:
 class FitVanilla:
     """Takes the best setting of the grid, by perplexity of the whole dev set.
 
-    :param k: The only k to try; without it, powers of 2 up to 64.
-    :param temperature: The only temperature to try; without it, 1 to 1000.
+    :param k: Neighbors per token; default: the best. Powers of 2 up to 64 are tried.
+    :param temperature: Divides squared distances; default: the best. 1 to 1000 are tried.
     """
 
     name: ClassVar[str] = "vanilla"
@@ -93,14 +95,14 @@ class FitVanilla:
         self, model: Model, memories: Sequence[Memory], dev: DevSet, *, seed: int = 1, progress: Progress = SILENT
     ) -> Fitted:
         """Fit vanilla; nothing is random, so the seed has no effect."""
-        found = self.search(model, memories, dev, progress=progress)
-        best = found.trials[0]
+        grid = self.search(model, memories, dev, progress=progress)
+        best = grid.trials[0]
         return Fitted(
             best.combiner,
             best.perplexity,
-            found.model_perplexity,
-            found.collecting,
-            found.learning,
+            grid.model_perplexity,
+            grid.collecting,
+            grid.learning,
             dev.skipped(model),
         )
 
@@ -138,10 +140,10 @@ def collect_retrievals(
 
 def retrieval_columns(batch: DevBatch) -> tuple[NDArray[Any], ...]:
     """Return the columns of :class:`DevRetrievals` for the tokens of a batch."""
-    found = batch.found.neighbors
-    weights = torch.zeros(found.values.shape) if found.log_weights is None else found.log_weights
-    says_gold = found.values.cpu() == batch.gold[:, None]
-    columns = (batch.outputs.log_p_gold, found.distances, says_gold, weights.exp())
+    near = batch.retrieval.neighbors
+    weights = torch.zeros(near.values.shape) if near.log_weights is None else near.log_weights
+    says_gold = near.values.cpu() == batch.gold[:, None]
+    columns = (batch.outputs.log_p_gold, near.distances, says_gold, weights.exp())
     return tuple(column.cpu().numpy() for column in columns)
 
 
@@ -181,12 +183,6 @@ def _memory_probability(
     dev: DevRetrievals, k: int, temperature: float
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return p_kNN of the right tokens, and which tokens have any neighbor: (tokens,) each."""
-    distances = dev.distances[:, :k].astype(np.float64)
-    nearest = distances.min(axis=1, initial=np.inf)
-    has_any = np.isfinite(nearest)
-    scores = np.exp(-(distances - np.where(has_any, nearest, 0.0)[:, None]) / temperature)
-    if dev.weights is not None:
-        scores *= dev.weights[:, :k]
-    total = scores.sum(axis=1)
-    said = (scores * dev.says_gold[:, :k]).sum(axis=1)
-    return np.divide(said, total, out=np.zeros_like(said), where=total > 0), has_any
+    distances, weights = dev.distances[:, :k], None if dev.weights is None else dev.weights[:, :k]
+    has_any = np.isfinite(distances.min(axis=1, initial=np.inf))
+    return gold_p_knn(distances, dev.says_gold[:, :k], weights, temperature), has_any

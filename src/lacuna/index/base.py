@@ -17,7 +17,7 @@ from lacuna.errors import IndexingError
 
 MISSING = -1
 
-_LARGEST_SEED = (1 << 31) - 1
+_MAX_SEED = (1 << 31) - 1
 
 
 class Neighborhood(NamedTuple):
@@ -129,5 +129,5 @@ def check_seed(seed: int) -> None:
 
     :raises IndexingError: NumPy or faiss does not accept it.
     """
-    if not 0 <= seed <= _LARGEST_SEED:
-        raise IndexingError(f"seed: got {seed}; allowed: 0 to {_LARGEST_SEED}")
+    if not 0 <= seed <= _MAX_SEED:
+        raise IndexingError(f"seed: got {seed}; allowed: 0 to {_MAX_SEED}")

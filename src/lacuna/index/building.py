@@ -101,7 +101,7 @@ def build_index(
     choice = choose_kind(kind, rows, dimension)
     settings = search_settings(choice.kind, nprobe, ef_search, rerank)
     folder, trained, data = store.path / FOLDER, 0, None
-    _check_place(folder)
+    _check_writable(folder)
     index: VectorIndex
     if choice.kind.is_exact:
         index = ExactIndex(store)
@@ -190,11 +190,11 @@ def open_index(
     return FaissIndex(read_faiss(str(checked_data(store, manifest.data))), store, kind, settings)
 
 
-def _check_place(folder: Path) -> None:
+def _check_writable(folder: Path) -> None:
     """Check that the folder can be written, before the slow work starts."""
-    place = folder if folder.exists() else folder.parent
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise _unwritable(folder, "permission is missing" if place.is_dir() else "it is not a folder")
+    existing = folder if folder.exists() else folder.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise _unwritable(folder, "permission is missing" if existing.is_dir() else "it is not a folder")
 
 
 @contextmanager

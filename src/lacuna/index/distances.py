@@ -9,6 +9,7 @@ Does not know what the vectors mean or which of them are searched.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,6 +65,35 @@ class VectorArray:
         return self._array[ids]
 
 
+class SelectedVectors:
+    """Some rows of other vectors.
+
+    :param ids: The rows.
+    """
+
+    def __init__(self, vectors: Vectors, ids: NDArray[np.int64]) -> None:
+        self._vectors, self._ids = vectors, ids
+
+    @property
+    def rows(self) -> int:
+        """Number of vectors."""
+        return len(self._ids)
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._vectors.dimension
+
+    def gather(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the vectors of these rows."""
+        return self._vectors.gather(self._ids[ids])
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield all vectors in order, as first row and block of at most ``rows`` vectors."""
+        for start in range(0, len(self._ids), rows):
+            yield start, self._vectors.gather(self._ids[start : start + rows])
+
+
 class CenteredVectors:
     """Float32 vectors minus their mean. Shorter vectors make matrix products more precise.
 
@@ -95,22 +125,12 @@ class PairDistances:
         self._left, self._right = left, right
         self.relative_error = sum_error(left.dimension)
 
-    def fast(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Compute in float32; the error is at most ``relative_error`` of the distance."""
-        distances = np.empty(len(left), np.float32)
-        for start in range(0, len(left), _PAIRS_AT_ONCE):
-            part = slice(start, start + _PAIRS_AT_ONCE)
-            first, second = _as_float32(self._left.gather(left[part])), _as_float32(self._right.gather(right[part]))
-            difference = first.sub_(second).numpy()
-            distances[part] = np.einsum("pd,pd->p", difference, difference)
-        return distances
-
-    def fast_from(
+    def fast(
         self, vectors: NDArray[np.float32], rows: NDArray[np.int64], right: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Compute in float32 as :meth:`fast`, several times as fast, for left vectors in memory that many pairs share.
+        """Compute in float32; the error is at most ``relative_error`` of the distance.
 
-        :param vectors: Left vectors, not centered. # (n, dimension)
+        :param vectors: Left vectors in memory, not centered, which many pairs share. # (n, dimension)
         :param rows: The row in ``vectors`` of each pair.
         """
         distances = np.empty(len(rows), np.float32)
@@ -155,9 +175,9 @@ def true_distances(
     :param ids: Candidates of each query; -1 gives infinity. # (queries, candidates)
     """
     distances = np.full(ids.shape, np.inf, np.float32)
-    found = ids >= 0
-    rows = np.nonzero(found)[0]
-    distances[found] = PairDistances(VectorArray(queries), keys).exact(rows, ids[found])
+    present = ids >= 0
+    rows = np.nonzero(present)[0]
+    distances[present] = PairDistances(VectorArray(queries), keys).exact(rows, ids[present])
     return distances
 
 
@@ -194,11 +214,11 @@ def other_neighbors(itself: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(np.arange(last + 1) != left_out[:, None])
 
 
-def leave_self_out(found: Neighborhood, own: NDArray[np.int64]) -> Neighborhood:
+def leave_self_out(neighbors: Neighborhood, own: NDArray[np.int64]) -> Neighborhood:
     """Remove entry ``own[i]`` from row ``i``: ``k + 1`` neighbors become ``k``."""
-    others = other_neighbors(found.ids == own[:, None])
-    shape = (len(own), found.ids.shape[1] - 1)
-    return Neighborhood(found.distances[others].reshape(shape), found.ids[others].reshape(shape))
+    others = other_neighbors(neighbors.ids == own[:, None])
+    shape = (len(own), neighbors.ids.shape[1] - 1)
+    return Neighborhood(neighbors.distances[others].reshape(shape), neighbors.ids[others].reshape(shape))
 
 
 def _as_float32(vectors: NDArray[Any]) -> torch.Tensor:

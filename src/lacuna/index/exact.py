@@ -66,13 +66,15 @@ class ExactIndex:
         centered = _with_one(queries - self._mean)
         candidates = min(self.size, k + max(8, k // 8))
         scores, ids, longest = self._candidates(centered, candidates)
-        found = nearest(true_distances(self._keys, queries, ids), ids, k)
+        neighbors = nearest(true_distances(self._keys, queries, ids), ids, k)
         if candidates < self.size:
-            doubtful = _doubtful(centered, scores.min(axis=1), found.distances[:, -1], longest)
+            doubtful = _doubtful(centered, scores.min(axis=1), neighbors.distances[:, -1], longest)
             if doubtful.any():
-                better = self._within(queries[doubtful], centered[doubtful], found.distances[doubtful, -1], longest, k)
-                found.distances[doubtful], found.ids[doubtful] = better
-        return found
+                better = self._within(
+                    queries[doubtful], centered[doubtful], neighbors.distances[doubtful, -1], longest, k
+                )
+                neighbors.distances[doubtful], neighbors.ids[doubtful] = better
+        return neighbors
 
     def _candidates(
         self, centered: NDArray[np.float32], count: int
@@ -102,12 +104,12 @@ class ExactIndex:
     ) -> Neighborhood:
         """Search all keys that may be as near as ``radius``."""
         lengths = _squared_lengths(centered)
-        least = (lengths - radius * _RADIUS) / 2 - _error(centered, longest)
+        min_score = (lengths - radius * _RADIUS) / 2 - _error(centered, longest)
         best = empty_neighborhood(len(queries), k)
         for first, block in self._blocks():
             for start in range(0, len(queries), _BATCH):
                 part = slice(start, start + _BATCH)
-                hits = _scores(centered[part], block) >= least[part, None]
+                hits = _scores(centered[part], block) >= min_score[part, None]
                 for query in np.flatnonzero(hits.any(axis=1)):
                     row = slice(start + query, start + query + 1)
                     ids = first + np.flatnonzero(hits[query])[None]

@@ -28,8 +28,8 @@ GRAPH_FROM = 2_000_000
 _ID_BYTES = 8
 
 # Above these, faiss takes minutes or all memory before it fails.
-_MOST_LINKS = 512
-_MOST_BITS = 12
+_MAX_LINKS = 512
+_MAX_BITS = 12
 _PAPER = re.compile(r"IVF[0-9]+k?,PQ[0-9]+(x8)?(np)?")
 _LISTS = re.compile(r"(?:^|,)IVF([0-9]+)(k?)")
 _GRAPH = re.compile(r"(?:^|,)HNSW([0-9]+)")
@@ -74,9 +74,9 @@ _DEFAULTS = SearchDefaults()
 class SearchSettings:
     """How an index is searched; settings that do not apply to its kind are None.
 
-    :param nprobe: IVF lists that are read for each query.
-    :param ef_search: Size of the candidate list of an HNSW search.
-    :param rerank: Candidates per neighbor that are re-ranked by better distances; 0 for none.
+    :param nprobe: IVF lists that a search reads (IVF kinds).
+    :param ef_search: Size of the candidate list (HNSW kinds).
+    :param rerank: Candidates per neighbor that are re-ranked by exact distance; 0 for none.
     """
 
     nprobe: int | None = None
@@ -222,10 +222,10 @@ def _read_factory(text: str) -> IndexKind:
     count = int(lists[1]) * (1024 if lists[2] else 1) if lists else 0
     if lists and not count:
         raise unknown_kind(text, "lists must be 1 or more")
-    if graph and not 2 <= int(graph[1]) <= _MOST_LINKS:
-        raise unknown_kind(text, f"a graph must have 2 to {_MOST_LINKS} links per key")
-    if bits and int(bits[1]) > _MOST_BITS:
-        raise unknown_kind(text, f"a code may have at most {_MOST_BITS} bits")
+    if graph and not 2 <= int(graph[1]) <= _MAX_LINKS:
+        raise unknown_kind(text, f"a graph must have 2 to {_MAX_LINKS} links per key")
+    if bits and int(bits[1]) > _MAX_BITS:
+        raise unknown_kind(text, f"a code may have at most {_MAX_BITS} bits")
     return IndexKind(text, lists=count, graph=graph is not None)
 
 

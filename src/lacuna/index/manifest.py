@@ -99,12 +99,12 @@ def checked_data(store: KeyStore, data: DataFile) -> Path:
     """Return the path of the index file after checking its hash; faiss does not check what it reads."""
     path = store.path / FOLDER / data.file
     try:
-        size, found = path.stat().st_size, sha256_of(path)
+        size, sha256 = path.stat().st_size, sha256_of(path)
     except OSError as error:
         raise IndexingError(
             f"{path}: cannot be read ({error.strerror}); build the index again with: {_again(store.path)}"
         ) from error
-    if found != data.sha256:
+    if sha256 != data.sha256:
         raise IndexingError(
             f"{path}: damaged or cut short, its hash differs from the manifest's ({size:,} of {data.bytes:,} bytes); "
             f"build the index again with: {_again(store.path)}"

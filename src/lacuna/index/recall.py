@@ -96,20 +96,20 @@ def measure_recall(
         queries = store.keys.gather(own).astype(np.float32)
     else:
         _check(sizes, len(queries), store.keys.rows)
-    most = sizes[-1] + (own is not None)
+    neighbors = sizes[-1] + (own is not None)
     progress.start(f"measuring recall with {len(queries):,} queries")
-    found, seconds = _timed(index, queries, most)
-    truth, exact_seconds = _timed(ExactIndex(store), queries, most, pool)
+    result, seconds = _timed(index, queries, neighbors)
+    truth, exact_seconds = _timed(ExactIndex(store), queries, neighbors, pool)
     if own is not None:
-        found, truth = leave_self_out(found, own), leave_self_out(truth, own)
-    checked = true_distances(store.keys, queries, found.ids)
+        result, truth = leave_self_out(result, own), leave_self_out(truth, own)
+    checked = true_distances(store.keys, queries, result.ids)
     progress.finish()
     return RecallReport(
         kind=index.kind,
         rows=index.size,
         queries=len(queries),
         seed=None if own is None else seed,
-        results=tuple(compare_with_truth(found, checked, truth, size) for size in sizes),
+        results=tuple(compare_with_truth(result, checked, truth, size) for size in sizes),
         queries_per_second=len(queries) / seconds,
         exact_queries_per_second=len(queries) / exact_seconds,
     )
@@ -154,7 +154,7 @@ def _timed(
     started = time.perf_counter()
     parts = list(workers.map(search, batches))
     seconds = max(time.perf_counter() - started, 1e-9)
-    distances, ids = (np.concatenate([getattr(one, name) for one in parts]) for name in ("distances", "ids"))
+    distances, ids = (np.concatenate([getattr(part, name) for part in parts]) for name in ("distances", "ids"))
     return Neighborhood(distances, ids), seconds
 
 
@@ -162,15 +162,15 @@ def _search(index: VectorIndex, k: int, queries: NDArray[np.float32]) -> Neighbo
     return index.search(queries, k)
 
 
-def compare_with_truth(found: Neighborhood, checked: NDArray[np.float32], truth: Neighborhood, k: int) -> RecallAtK:
+def compare_with_truth(result: Neighborhood, checked: NDArray[np.float32], truth: Neighborhood, k: int) -> RecallAtK:
     """Count the true neighbors among those that were found.
 
     :param checked: The true distances of those that were found.
     """
-    hits = (found.ids[:, :k] >= 0) & (checked[:, :k] <= truth.distances[:, k - 1 : k])
+    hits = (result.ids[:, :k] >= 0) & (checked[:, :k] <= truth.distances[:, k - 1 : k])
     counts = hits.sum(axis=1)
     known = (checked[:, :k] > 0) & np.isfinite(checked[:, :k])
-    given, right = found.distances[:, :k][known], checked[:, :k][known]
+    given, right = result.distances[:, :k][known], checked[:, :k][known]
     return RecallAtK(
         k=k,
         recall=float(counts.mean() / k),
@@ -241,8 +241,8 @@ def try_indexes(
             made, _ = make_index(store, kind, seed, None, progress)
         seconds = time.monotonic() - started
         for settings in _tried_settings(kind):
-            found, speed = search(FaissIndex(made, store, kind, settings))
-            recall = compare_with_truth(found, true_distances(store.keys, search.queries, found.ids), truth, k).recall
+            result, speed = search(FaissIndex(made, store, kind, settings))
+            recall = compare_with_truth(result, true_distances(store.keys, search.queries, result.ids), truth, k).recall
             trials.append(IndexTrial(kind.name, settings, seconds, recall, speed))
     return trials
 
@@ -292,5 +292,5 @@ class _TimedSearch:
     def __call__(self, index: VectorIndex) -> tuple[Neighborhood, float]:
         """Return the neighbors of all queries, and queries per second."""
         k = self._k if self._own is None else self._k + 1
-        found, seconds = _timed(index, self.queries, k)
-        return found if self._own is None else leave_self_out(found, self._own), len(self.queries) / seconds
+        result, seconds = _timed(index, self.queries, k)
+        return result if self._own is None else leave_self_out(result, self._own), len(self.queries) / seconds

@@ -6,7 +6,7 @@ Knows nothing of sentences and of why rows are not live.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.index.base import MISSING, KeySegment, KeyStore, Neighborhood, VectorIndex, check_queries
-from lacuna.index.distances import empty_neighborhood, nearest
+from lacuna.index.distances import SelectedVectors, empty_neighborhood, nearest
 from lacuna.index.exact import ExactIndex
 from lacuna.index.filtered import FilteredIndex
 from lacuna.index.kinds import EXACT_BELOW
@@ -24,11 +24,11 @@ class SegmentedIndex:
     """Finds the nearest live rows of all segments; ids are row numbers of the joined store.
 
     :param store: The joined store.
-    :param open_one: Opens the index of a segment.
+    :param open_segment: Opens the index of a segment.
     :ivar opened: The index of each segment.
     """
 
-    def __init__(self, store: KeyStore, open_one: Callable[[KeyStore], VectorIndex]) -> None:
+    def __init__(self, store: KeyStore, open_segment: Callable[[KeyStore], VectorIndex]) -> None:
         self._dimension = store.keys.dimension
         self._size = store.keys.rows
         self._parts: list[tuple[VectorIndex, NDArray[np.int64]]] = []
@@ -36,7 +36,7 @@ class SegmentedIndex:
         exact: list[tuple[int, int]] = []  # first row and number of rows in the joined store
         first = 0
         for segment in store.segments or ():
-            index, rows = open_one(segment.store), _live_rows(segment)
+            index, rows = open_segment(segment.store), _live_rows(segment)
             self.opened[segment.store] = index
             # The cache of a large segment is worth keeping for the next time that the memory is opened.
             if index.kind == ExactIndex.kind and index.size * self._dimension < EXACT_BELOW:
@@ -46,7 +46,7 @@ class SegmentedIndex:
             first += rows
         if exact:
             ids = np.concatenate([np.arange(start, start + rows) for start, rows in exact])
-            self._parts.append((ExactIndex(_SomeRows(store, ids)), ids))
+            self._parts.append((ExactIndex(_SelectedStore(store, ids)), ids))
 
     @property
     def kind(self) -> str:
@@ -63,10 +63,10 @@ class SegmentedIndex:
         queries = check_queries(queries, k, self._dimension)
         if not self._parts:
             return empty_neighborhood(len(queries), k)
-        found = [_in_store(index.search(queries, k), ids) for index, ids in self._parts]
-        if len(found) == 1:
-            return found[0]
-        distances, ids = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
+        neighborhoods = [_in_store(index.search(queries, k), ids) for index, ids in self._parts]
+        if len(neighborhoods) == 1:
+            return neighborhoods[0]
+        distances, ids = (np.concatenate(columns, axis=1) for columns in zip(*neighborhoods, strict=True))
         return nearest(distances, ids, k)
 
 
@@ -90,13 +90,15 @@ def _searched(index: VectorIndex, segment: KeySegment, first: int) -> tuple[Vect
     return FilteredIndex(index, keep), ids
 
 
-def _in_store(found: Neighborhood, ids: NDArray[np.int64]) -> Neighborhood:
-    return Neighborhood(found.distances, np.where(found.ids < 0, MISSING, ids[found.ids]) if len(ids) else found.ids)
+def _in_store(neighbors: Neighborhood, ids: NDArray[np.int64]) -> Neighborhood:
+    return Neighborhood(
+        neighbors.distances, np.where(neighbors.ids < 0, MISSING, ids[neighbors.ids]) if len(ids) else neighbors.ids
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _SomeRows:
-    """Some rows of a store, as a store of their own: an index knows a store by its protocol only.
+class _SelectedStore:
+    """Some rows of a store, for an index of their own.
 
     :param ids: The rows, sorted.
     """
@@ -109,8 +111,8 @@ class _SomeRows:
         return self.store.path
 
     @property
-    def keys(self) -> _SomeKeys:
-        return _SomeKeys(self.store, self.ids)
+    def keys(self) -> SelectedVectors:
+        return SelectedVectors(self.store.keys, self.ids)
 
     @property
     def mean(self) -> NDArray[np.float32]:
@@ -123,29 +125,3 @@ class _SomeRows:
     @property
     def segments(self) -> None:
         return None
-
-
-@dataclass(frozen=True, eq=False)
-class _SomeKeys:
-    """The keys of some rows of a store.
-
-    :param ids: The rows, sorted.
-    """
-
-    store: KeyStore
-    ids: NDArray[np.int64]
-
-    @property
-    def rows(self) -> int:
-        return len(self.ids)
-
-    @property
-    def dimension(self) -> int:
-        return self.store.keys.dimension
-
-    def gather(self, ids: NDArray[np.int64]) -> NDArray[np.float16]:
-        return self.store.keys.gather(self.ids[ids])
-
-    def blocks(self, rows: int) -> Iterator[tuple[int, NDArray[np.float16]]]:
-        for start in range(0, len(self.ids), rows):
-            yield start, self.store.keys.gather(self.ids[start : start + rows])

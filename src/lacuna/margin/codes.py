@@ -8,9 +8,9 @@ Elsewhere they are computed in float32, with the same result. Knows nothing of k
 
 from __future__ import annotations
 
-import time
+import timeit
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,12 @@ ROWS_AT_ONCE = 1024  # rows that stay in the cache of a core
 # Allows for rounding in float32 or float64, where it is far smaller than this.
 _STRETCH = 1 + 1e-5
 
-_LARGEST = 127  # of int8, in both directions
-_SQUARE = _LARGEST**2
+# Measured costs in nanoseconds: of a pair that passes; of a new code for each dimension of its vector; and for each
+# dimension and component.
+PASSING_COST, READING_COST, ENCODING_COST = 700.0, 4.5, 0.055
+
+_MAX_CODE = 127  # of int8, in both directions
+_MAX_SQUARE = _MAX_CODE**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +78,15 @@ class Coder:
             self._usual_rest = float(values[:, -1].mean())
             values[:, -1] -= self._usual_rest
         largest = float(values.abs().max()) if len(values) else 0.0
-        self._step = (largest or 1.0) / _LARGEST
+        self._step = (largest or 1.0) / _MAX_CODE
         _, squares, errors = self._rounded(values)
-        self._largest_error = 1.05 * float(errors.max(initial=0.0))
+        self._max_error = 1.05 * float(errors.max(initial=0.0))
         halves = squares // 2
         low, high = int(halves.min(initial=0)), int(halves.max(initial=0))
         # Half the squared length of a code, minus the middle, in digits of 127; and the same for the threshold.
         self._middle = (low + high) // 2
-        self._digits = (high - low) // (2 * _SQUARE) + 1
-        self._threshold_digits = (high + self._middle) // _SQUARE + 1
+        self._digits = (high - low) // (2 * _MAX_SQUARE) + 1
+        self._threshold_digits = (high + self._middle) // _MAX_SQUARE + 1
 
     @property
     def columns(self) -> int:
@@ -97,9 +101,9 @@ class Coder:
         right[:, : self._length] = codes
         end = self._length + self._digits + 1
         right[:, self._length : end] = _digits(halves, self._digits)
-        right[:, end:] = _LARGEST
+        right[:, end:] = _MAX_CODE
         right[:, -1] = 1
-        fits = (errors <= self._largest_error) & (halves >= -_SQUARE * self._digits)
+        fits = (errors <= self._max_error) & (halves >= -_MAX_SQUARE * self._digits)
         right[torch.from_numpy(~fits)] = 0
         return Codes(right, squares, errors, torch.linalg.vector_norm(vectors, dim=1).double().numpy())
 
@@ -112,10 +116,10 @@ class Coder:
             return self.encode(vectors.gather(np.arange(start, min(rows, start + ROWS_AT_ONCE))))
 
         starts = range(0, rows, ROWS_AT_ONCE)
-        for start, some in zip(starts, WorkerPool.of_process().map(encode, starts), strict=True):
+        for start, block in zip(starts, WorkerPool.of_process().map(encode, starts), strict=True):
             part = slice(start, start + ROWS_AT_ONCE)
-            right[part] = some.right
-            for column, values in zip(columns, (some.squares, some.errors, some.lengths), strict=True):
+            right[part] = block.right
+            for column, values in zip(columns, (block.squares, block.errors, block.lengths), strict=True):
                 column[part] = values
         return Codes(right, *columns)
 
@@ -129,27 +133,27 @@ class Coder:
         Vectors that do not fit have distant codes.
         """
         left = scored.clone()
-        left[:, self._length :] = -_LARGEST
+        left[:, self._length :] = -_MAX_CODE
         left[:, -1] = -1
         return left
 
-    def left_side(self, codes: Codes, thresholds: NDArray[np.float64], longest: float) -> torch.Tensor:
+    def left_side(self, codes: Codes, radius: NDArray[np.float64], max_length: float) -> torch.Tensor:
         """Return a matrix whose product with the right side of codes is negative only for pairs that are ruled out.
 
-        :param thresholds: Squared distance of each row within which pairs must pass.
-        :param longest: Length of the longest vector on the right side.
+        :param radius: Squared distance of each row within which pairs must pass.
+        :param max_length: Length of the longest vector on the right side.
         """
         # Vectors are centered in float32, and their components computed in float64.
-        blur = 16 * EPSILON * (codes.lengths + longest)
-        reach = (np.sqrt(thresholds) * _STRETCH + blur) / self._step
-        largest = (reach + codes.errors + self._largest_error) ** 2
+        blur = 16 * EPSILON * (codes.lengths + max_length)
+        reach = (np.sqrt(radius) * _STRETCH + blur) / self._step
+        largest = (reach + codes.errors + self._max_error) ** 2
         # The product of two codes must be at least half of: both squared lengths minus this squared distance.
         needed = np.floor((codes.squares - largest * (1 + 1e-9)) / 2) - 1 + self._middle
-        fits = needed >= -float(_SQUARE * self._threshold_digits)
+        fits = needed >= -float(_MAX_SQUARE * self._threshold_digits)
         left = torch.empty_like(codes.right)
         left[:, : self._length] = codes.right[:, : self._length]
         end = self._length + self._digits + 1
-        left[:, self._length : end] = -_LARGEST
+        left[:, self._length : end] = -_MAX_CODE
         left[:, end - 1] = -1
         left[:, end:] = -_digits(np.where(fits, needed, 0).astype(np.int64), self._threshold_digits)
         left[torch.from_numpy(~fits)] = 0
@@ -167,7 +171,7 @@ class Coder:
 
     def _rounded(self, values: torch.Tensor) -> tuple[torch.Tensor, NDArray[np.int64], NDArray[np.float64]]:
         scaled = values / self._step
-        codes = scaled.round().clamp_(-_LARGEST, _LARGEST)
+        codes = scaled.round().clamp_(-_MAX_CODE, _MAX_CODE)
         errors = torch.linalg.vector_norm(scaled - codes, dim=1).numpy() * _STRETCH
         return codes.to(torch.int8), codes.square().sum(1).numpy().astype(np.int64), errors
 
@@ -175,10 +179,10 @@ class Coder:
 def _digits(values: NDArray[np.int64], count: int) -> torch.Tensor:  # (values, count + 1), int8
     """Return digits whose sum, all but the last times 127, is the value; or less, if the value is too large."""
     digits, rest = np.empty((len(values), count + 1), np.int8), values.copy()
-    for place in range(count):
-        digits[:, place] = np.clip(np.rint(rest / _LARGEST), -_LARGEST, _LARGEST)
-        rest -= digits[:, place].astype(np.int64) * _LARGEST
-    digits[:, count] = np.clip(rest, -_LARGEST, _LARGEST)
+    for digit in range(count):
+        digits[:, digit] = np.clip(np.rint(rest / _MAX_CODE), -_MAX_CODE, _MAX_CODE)
+        rest -= digits[:, digit].astype(np.int64) * _MAX_CODE
+    digits[:, count] = np.clip(rest, -_MAX_CODE, _MAX_CODE)
     return torch.from_numpy(digits)
 
 
@@ -191,35 +195,18 @@ def make_coders(rotation: torch.Tensor, sample: torch.Tensor, rng: np.random.Gen
     return [Coder(rotation, width, sample, rng) for width in widths]
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Measured costs in nanoseconds."""
-
-    product: float  # for each column of a matrix
-    pair: float = 0.12  # for each pair in addition
-    passing: float = 700.0  # for each pair that passes
-    reading: float = 4.5  # for each dimension of a vector that is encoded
-    encoding: float = 0.055  # for each dimension and component in addition
-
-
-@cache
-def costs() -> Costs:
-    """Return the costs on this machine."""
-    return Costs(product=0.0048 if has_fast_int8() else 0.02)
+def product_cost(columns: int) -> float:
+    """Return the nanoseconds for one element of a product with this number of columns, and for comparing it with 0."""
+    return 0.12 + (0.0048 if has_fast_int8() else 0.02) * columns
 
 
 @cache
 def has_fast_int8() -> bool:
     """Return whether int8 products are faster than those in float32; both give the same."""
     left, right = torch.ones(512, 128, dtype=torch.int8), torch.ones(512, 128, dtype=torch.int8)
-    times = []
-    for product in (_int8_product, _float32_product):
-        clocks = [time.perf_counter()]
-        for _ in range(4):
-            product(left, right)
-            clocks.append(time.perf_counter())
-        times.append(np.diff(clocks).min())
-    return bool(times[0] < times[1])
+    products = (partial(product, left, right) for product in (_int8_product, _float32_product))
+    int8, float32 = (min(timeit.repeat(product, number=1, repeat=4)) for product in products)
+    return int8 < float32
 
 
 def _int8_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -1,60 +1,54 @@
 """Measuring the knowledge margin of every entry of a store: ``lacuna margin``.
 
-Runs the tasks of the approximate or the exact method, and resumes after an interruption. Knows nothing of pruning.
+Chooses between the approximate method, the exact one and an update, and resumes after an interruption. Knows nothing of
+pruning.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lacuna.artifacts.locks import alone
 from lacuna.datastore import Store
 from lacuna.datastore.inspection import margin_histogram
 from lacuna.errors import StoreError
-from lacuna.index.distances import CenteredVectors
-from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
-from lacuna.margin.edited import follow_edits
-from lacuna.margin.exact import BlockComparison, Found, Questions, Saver, Wanted, answer
-from lacuna.margin.screening import Screening, find_rotation
+from lacuna.margin.approximate import InvertedLists, ListProbe, ProbeResult
+from lacuna.margin.exact import MarginBounds, exact_margins
+from lacuna.margin.screening import Screening
 from lacuna.margin.storage import (
     FOLDER,
     MAX_MARGIN,
     UNFINISHED,
     Agreement,
     Approximate,
-    Arrays,
     MarginManifest,
     Margins,
-    SavedState,
     check_max_margin,
     read_margins,
     write_margins,
 )
-from lacuna.margin.tasks import run_and_save
+from lacuna.margin.tasks import SavedState, TaskRunner, arrays_of
+from lacuna.margin.updating import follow_edits
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import Pool, WorkerPool, keep_freed_memory
 
 # Lists that the exact method compares before the passes over all entries.
-NEARBY = Approximate()
+EXACT_LISTS = Approximate()
 
 # Smaller stores get one list, so that all pairs are compared.
-_UNDIVIDED = 4096
+_MIN_DIVIDED = 4096
 _DECISIONS = (4, 8, 16, 32)
 
 # Increase it when saved states of earlier versions become invalid.
-_STATE_VERSION = 4
-_STATE, _LISTS = "state", "lists"
-_T = TypeVar("_T", Nearby, Questions, Found, KeyLists)
+_STATE_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +121,7 @@ def measure_margin(
         margins = follow_edits(store, max_margin, progress)
     if margins is None:
         state = _saved_state(store, max_margin, approximate)
-        margins = _measure(store, max_margin, approximate, state, progress, pool or WorkerPool.of_process())
+        margins = _measure(store, max_margin, approximate, TaskRunner(pool or WorkerPool.of_process(), progress, state))
         state.remove()
     histogram = margin_histogram(margins.capped(max_margin), store.known)
     return MarginReport(margins, max_margin, histogram, measured, time.monotonic() - started)
@@ -144,149 +138,94 @@ def _suitable(store: Store, max_margin: int, approximate: Approximate | None) ->
 
 
 def _saved_state(store: Store, max_margin: int, approximate: Approximate | None) -> SavedState:
-    settings = None if approximate is None else asdict(approximate)
     identity = {
         "version": _STATE_VERSION,
         "store": store.fingerprint,
         "max_margin": max_margin,
-        "approximate": settings,
+        "approximate": None if approximate is None else asdict(approximate),
     }
     return SavedState(store.path / FOLDER / UNFINISHED, json.dumps(identity, sort_keys=True))
 
 
-def _measure(
-    store: Store, max_margin: int, approximate: Approximate | None, state: SavedState, progress: Progress, pool: Pool
-) -> Margins:
+def _measure(store: Store, max_margin: int, approximate: Approximate | None, runner: TaskRunner) -> Margins:
+    """Measure all margins and write them."""
     keep_freed_memory()
-    measurement = _Measurement(store, max_margin, approximate or NEARBY, state, progress, pool)
-    all_known = bool(store.known.all())
-    if approximate is not None and not all_known:
-        values, agreement = measurement.approximate()
-        return write_margins(store, values, max_margin, approximate, agreement)
-    answers = Questions.without_unknown(store.entries, max_margin) if all_known else measurement.exact()
-    distance = answers.radius if approximate is None else None
-    return write_margins(store, answers.margin, max_margin, approximate, unknown_distance=distance)
+    measurement = _Measurement(store, max_margin, approximate or EXACT_LISTS, runner)
+    if store.known.all():
+        bounds = MarginBounds.of(store.known, max_margin)
+        distance = bounds.radius if approximate is None else None
+        return write_margins(store, bounds.margin, max_margin, approximate, unknown_distance=distance)
+    if approximate is None:
+        values, distance = measurement.exact()
+        return write_margins(store, values, max_margin, unknown_distance=distance)
+    values, agreement = measurement.approximate()
+    return write_margins(store, values, max_margin, approximate, agreement)
 
 
+@dataclass(frozen=True, eq=False)
 class _Measurement:
     """Measures one store that has unknown entries.
 
     :param settings: Settings of the comparison with near lists, which both methods start with.
     """
 
-    def __init__(
-        self, store: Store, max_margin: int, settings: Approximate, state: SavedState, progress: Progress, pool: Pool
-    ) -> None:
-        self._store, self._max_margin, self._settings = store, max_margin, settings
-        self._state, self._progress, self._pool = state, progress, pool
-        self._keys = CenteredVectors(store.keys, store.mean)
+    store: Store
+    max_margin: int
+    settings: Approximate
+    runner: TaskRunner
+
+    def exact(self) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
+        """Return exact margins and unknown distances."""
+        probed = self._probe(self.max_margin)
+        return self._exact(probed, np.arange(self.store.entries), self.runner)
 
     def approximate(self) -> tuple[NDArray[np.uint16], Agreement]:
-        """Return approximate margins, and their agreement with exact ones."""
-        nearby = self._compare_lists(self._state.load(_STATE))
-        return nearby.margin(self._max_margin), self._agreement(nearby)
-
-    def exact(self) -> Questions:
-        """Return exact margins and unknown distances: questions of which none is open."""
-        saved = self._state.load(_STATE)
-        if saved is not None and int(saved["stage"]) > 0:
-            number, done = int(saved["stage"]) - 1, int(saved["done"])
-            questions, found = _from(Questions, saved), _from(Found, saved)
-        else:
-            nearby = self._compare_lists(saved, self._max_margin)
-            questions, found = self._questions(np.arange(self._store.entries), nearby), None
-            number, done = 0, 0
-        return self._answer(questions, number, found, done, self._saver)
-
-    @cached_property
-    def _rotation(self) -> torch.Tensor:
-        return find_rotation(self._keys, self._store.entries, np.random.default_rng(self._settings.seed))
+        """Return approximate margins, and their agreement with exact ones on a sample."""
+        probed, entries = self._probe(), self.store.entries
+        margins = probed.margin(self.max_margin)
+        rng = np.random.default_rng(self.settings.seed)
+        sample = rng.choice(entries, size=min(entries, self.settings.sample), replace=False)
+        exact, _ = self._exact(probed, sample, replace(self.runner, state=None))
+        return margins, _agreement(margins[sample], exact[sample], self.store.known[sample])
 
     @cached_property
     def _screening(self) -> Screening:
-        return Screening(self._keys, self._store.entries, self._rotation)
+        return Screening(self.store.keys, self.store.mean, self.store.entries, self.settings.seed)
 
-    @cached_property
-    def _lists(self) -> KeyLists:
-        saved = self._state.load(_LISTS)
-        if saved is None:
-            entries, wanted = self._store.entries, self._settings.lists
-            count = min(entries, wanted or (round(4 * entries**0.5) if entries > _UNDIVIDED else 1))
-            lists = make_lists(self._keys, entries, self._rotation, count, self._settings.seed, self._progress)
-            saved = _arrays(lists)
-            self._state.save(_LISTS, saved)
-        return _from(KeyLists, saved)
+    def _probe(self, cap: int | None = None) -> ProbeResult:
+        """Compare all entries with near lists."""
 
-    def _compare_lists(self, saved: Arrays | None, cap: int | None = None) -> Nearby:
-        store, settings = self._store, self._settings
-        nearby, done = (Nearby.empty(store.entries), 0) if saved is None else (_from(Nearby, saved), int(saved["done"]))
-        comparison = ListComparison(
-            store.keys, store.mean, store.known, self._lists, self._screening, settings.nprobe, cap
-        )
+        def prepare() -> ListProbe:
+            return ListProbe(self.store, self._lists(), self._screening, self.settings.nprobe, cap)
 
-        def add(number: int, part: Nearby) -> None:
-            nearby.put(comparison.entries(number), part)
+        return self.runner.run("near lists", prepare, ProbeResult.empty(self.store.entries))
 
-        def advance(number: int) -> None:
-            self._progress.advance(len(comparison.entries(number)))
+    def _lists(self) -> InvertedLists:
+        state, entries, count = self.runner.state, self.store.entries, self.settings.lists
+        saved = None if state is None else state.load("lists")
+        if saved is not None:
+            return InvertedLists(**saved)
+        count = min(entries, count or (round(4 * entries**0.5) if entries > _MIN_DIVIDED else 1))
+        lists = InvertedLists.train(self._screening.projections, count, self.settings.seed, self.runner.progress)
+        if state is not None:
+            state.put("lists", arrays_of(lists))
+        return lists
 
-        self._progress.start("comparing near lists", store.entries, "entries")
-        self._progress.advance(sum(len(comparison.entries(number)) for number in range(done)))
-        tasks = range(done, len(comparison))
-        save, files = self._saver(0, nearby), self._state.files
-        run_and_save(self._pool, tasks, comparison.run, add, save, advance, files)
-        self._progress.finish()
-        return nearby
-
-    def _questions(self, entries: NDArray[np.int64], nearby: Nearby) -> Questions:
-        store = self._store
-        return Questions.about(entries, nearby, store.keys, int(np.count_nonzero(store.known)), self._max_margin)
-
-    def _compare(self, wanted: Wanted) -> BlockComparison:
-        return BlockComparison(self._store.keys, self._store.known, wanted, self._screening)
-
-    def _answer(
-        self,
-        questions: Questions,
-        number: int = 0,
-        found: Found | None = None,
-        done: int = 0,
-        saver: Saver | None = None,
-    ) -> Questions:
-        arguments = (self._max_margin, self._progress, self._pool, self._state.files, number, found, done, saver)
-        return answer(questions, self._compare, *arguments)
-
-    def _saver(self, stage: int, *tables: Nearby | Questions | Found) -> Callable[[int], None]:
-        """Return a function that saves tables: stage 0 compares lists, stage ``n`` is pass ``n - 1``."""
-
-        def save(done: int) -> None:
-            arrays: Arrays = {"stage": np.array(stage), "done": np.array(done)}
-            for table in tables:
-                arrays |= _arrays(table)
-            self._state.save(_STATE, arrays)
-
-        return save
-
-    def _agreement(self, nearby: Nearby) -> Agreement:
-        """Compare approximate margins with exact ones on a sample."""
-        known, entries = self._store.known, self._store.entries
-        rng = np.random.default_rng(self._settings.seed)
-        sample = rng.choice(entries, size=min(entries, self._settings.sample), replace=False)
-        questions = self._questions(sample, nearby)
-        exact = self._answer(questions).margin[sample]
-        found, known = nearby.margin(self._max_margin)[sample], known[sample]
-        same = {str(least): (found >= least) == (exact >= least) for least in _DECISIONS}
-        return Agreement(
-            entries=len(sample),
-            known=int(np.count_nonzero(known)),
-            equal=float(np.mean(found == exact)),
-            decisions={least: float(np.mean(which[known])) if known.any() else 1.0 for least, which in same.items()},
-        )
+    def _exact(
+        self, probed: ProbeResult, entries: NDArray[np.int64], runner: TaskRunner
+    ) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
+        """Return exact margins and unknown distances, which hold for these entries only."""
+        distance = probed.unknown_distance(self.store, entries)
+        bounds = MarginBounds.of(self.store.known, self.max_margin, distance, probed.cap_distance)
+        return exact_margins(bounds, self.store, self._screening, self.max_margin, runner)
 
 
-def _arrays(table: Nearby | Questions | Found | KeyLists) -> Arrays:
-    return {field.name: getattr(table, field.name) for field in fields(table)}
-
-
-def _from(table: type[_T], arrays: Arrays) -> _T:
-    return table(**{field.name: arrays[field.name] for field in fields(table)})
+def _agreement(found: NDArray[np.uint16], exact: NDArray[np.uint16], known: NDArray[np.bool_]) -> Agreement:
+    """Compare approximate margins with exact ones."""
+    same = {str(margin): (found >= margin) == (exact >= margin) for margin in _DECISIONS}
+    return Agreement(
+        entries=len(found),
+        known=int(np.count_nonzero(known)),
+        equal=float(np.mean(found == exact)),
+        decisions={margin: float(np.mean(equal[known])) if known.any() else 1.0 for margin, equal in same.items()},
+    )

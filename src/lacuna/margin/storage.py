@@ -1,4 +1,4 @@
-"""Margins on disk: ``STORE/margin``, its manifest, and the state of an unfinished measurement.
+"""Margins on disk: ``STORE/margin`` and its manifest.
 
 The manifest contains no time and no host name, so equal margins have equal bytes. Knows nothing of how margins are
 measured or updated.
@@ -6,7 +6,6 @@ measured or updated.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -33,7 +32,7 @@ ROWS = "rows.npy"
 UNFINISHED = "unfinished"
 
 MAX_MARGIN = 2048
-_LARGEST = int(np.iinfo(np.uint16).max)
+_MAX_UINT16 = int(np.iinfo(np.uint16).max)
 _Number = TypeVar("_Number", bound=np.generic)
 
 
@@ -53,14 +52,14 @@ class Approximate:
     sample: int = 2000
 
     def __post_init__(self) -> None:
-        for name, value, least in (
+        for name, value, minimum in (
             ("nprobe", self.nprobe, 1),
             ("lists", self.lists, 1),
             ("seed", self.seed, 0),
             ("sample", self.sample, 1),
         ):
-            if value is not None and value < least:
-                raise SettingError(f"{name}: got {value}; allowed: {least} or more")
+            if value is not None and value < minimum:
+                raise SettingError(f"{name}: got {value}; allowed: {minimum} or more")
 
 
 class Agreement(Record):
@@ -94,7 +93,7 @@ class MarginManifest(Record):
     kind: Literal["margins"] = "margins"
     store: str
     entries: int = Field(ge=0)
-    max_margin: int = Field(ge=1, le=_LARGEST)
+    max_margin: int = Field(ge=1, le=_MAX_UINT16)
     method: Literal["exact", "approximate"]
     approximate: Approximate | None = None
     agreement: Agreement | None = None
@@ -134,8 +133,8 @@ class Margins:
 
 def check_max_margin(max_margin: int) -> None:
     """Check the range of ``max_margin``."""
-    if not 1 <= max_margin <= _LARGEST:
-        raise SettingError(f"max_margin: got {max_margin}; allowed: 1 to {_LARGEST:,}")
+    if not 1 <= max_margin <= _MAX_UINT16:
+        raise SettingError(f"max_margin: got {max_margin}; allowed: 1 to {_MAX_UINT16:,}")
 
 
 def write_margins(
@@ -192,42 +191,24 @@ def read_margins(store: Store) -> Margins:
             f"{folder}: the margins are of another store, or the store has changed since "
             f"({manifest.entries:,} margins, {store.entries:,} entries); measure them again with: {again}"
         )
-    values = _read_array(folder / MARGINS, manifest.data, np.uint16, store, store.entries)
-    distances = None
-    if manifest.unknown is not None:
-        distances = _read_array(folder / UNKNOWN, manifest.unknown, np.float64, store, store.entries)
-    return Margins(folder, manifest, values, distances)
+    return _read_arrays(store, manifest)
 
 
-@dataclass(frozen=True, eq=False)
-class EarlierMargins:
-    """Margins of a memory before it was edited.
+def read_earlier_margins(store: Store) -> tuple[Margins, NDArray[np.int64]] | None:
+    """Read the margins of an edited memory as they were measured, and the row number of each entry of that time.
 
-    :param rows: The row number of each entry, see :attr:`~lacuna.datastore.store.Store.rows`.
+    :return: None if there are none that the memory had before; for row numbers see
+        :attr:`~lacuna.datastore.store.Store.rows`.
     """
-
-    values: NDArray[np.uint16]
-    unknown_distance: NDArray[np.float64] | None
-    rows: NDArray[np.int64]
-    max_margin: int
-
-
-def read_earlier_margins(store: Store) -> EarlierMargins | None:
-    """Read the margins of an edited memory as they were measured; ``None`` if there are none that it had before."""
-    folder = store.path / FOLDER
     try:
         manifest = _read_margin_manifest(store)
-        count = manifest.entries
-        values = _read_array(folder / MARGINS, manifest.data, np.uint16, store, count)
-        distances = None
-        if manifest.unknown is not None:
-            distances = _read_array(folder / UNKNOWN, manifest.unknown, np.float64, store, count)
-        listed = manifest.rows
-        saved = None if listed is None else _read_array(folder / ROWS, listed, np.int64, store, count)
+        margins, saved = _read_arrays(store, manifest), None
+        if manifest.rows is not None:
+            saved = _read_array(store, ROWS, manifest.rows, np.int64, manifest.entries)
         rows = measured_rows(store, manifest.store, saved)
     except StoreError:
         return None
-    return None if rows is None else EarlierMargins(values, distances, rows, manifest.max_margin)
+    return None if rows is None else (margins, rows)
 
 
 def _read_margin_manifest(store: Store) -> MarginManifest:
@@ -241,8 +222,16 @@ def _read_margin_manifest(store: Store) -> MarginManifest:
     )
 
 
-def _read_array(path: Path, record: FileRecord, dtype: type[_Number], store: Store, count: int) -> NDArray[_Number]:
-    again = f"measure the margins again with: lacuna margin {store.path}"
+def _read_arrays(store: Store, manifest: MarginManifest) -> Margins:
+    values = _read_array(store, MARGINS, manifest.data, np.uint16, manifest.entries)
+    distances = None
+    if manifest.unknown is not None:
+        distances = _read_array(store, UNKNOWN, manifest.unknown, np.float64, manifest.entries)
+    return Margins(store.path / FOLDER, manifest, values, distances)
+
+
+def _read_array(store: Store, name: str, record: FileRecord, dtype: type[_Number], count: int) -> NDArray[_Number]:
+    path, again = store.path / FOLDER / name, f"measure the margins again with: lacuna margin {store.path}"
     with reading(path, again):
         if record_of(path) != record:  # before numpy reads it: a damaged header makes it raise errors of many types
             raise StoreError(f"{path}: changed or damaged, it does not match its manifest; {again}")
@@ -250,49 +239,3 @@ def _read_array(path: Path, record: FileRecord, dtype: type[_Number], store: Sto
     if values.dtype != dtype or values.shape != (count,):
         raise StoreError(f"{path}: of another type or shape than its manifest says; {again}")
     return values
-
-
-Arrays = dict[str, NDArray[Any]]
-
-
-class SavedState:
-    """Arrays of an unfinished measurement, by name. A state of another store or of other settings is deleted.
-
-    :param folder: Created when the first arrays are saved.
-    :param identity: The store, the settings and the version of the method.
-    """
-
-    def __init__(self, folder: Path, identity: str) -> None:
-        self._folder, self._identity = folder, identity
-        if any(self.load(path.stem) is None for path in folder.glob("*.npz")):
-            self.remove()
-
-    @property
-    def files(self) -> Path:
-        """Folder for other files of the measurement, removed with the state."""
-        return self._folder / "arrays"
-
-    def load(self, name: str) -> Arrays | None:
-        """Return the arrays that were saved last under a name, or None."""
-        path = self._folder / f"{name}.npz"
-        if not path.is_file():
-            return None
-        try:
-            with np.load(path, allow_pickle=False) as content:
-                arrays = {key: content[key] for key in content.files}
-        except Exception:  # damaged: zipfile, zlib and numpy raise errors of many types
-            return None
-        return arrays if str(arrays.pop("identity", "")) == self._identity else None
-
-    def save(self, name: str, arrays: Arrays) -> None:
-        """Save arrays and replace earlier ones of the same name."""
-        with (
-            writing(self._folder),
-            atomic_path(self._folder / f"{name}.npz") as temporary,
-            temporary.open("wb") as file,
-        ):
-            np.savez(file, allow_pickle=False, identity=np.array(self._identity), **arrays)
-
-    def remove(self) -> None:
-        """Delete the folder."""
-        shutil.rmtree(self._folder, ignore_errors=True)

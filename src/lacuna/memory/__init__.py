@@ -1,4 +1,4 @@
-"""Memories: search, read, edit and look into them, in a folder or in Milvus. Does not need torch."""
+"""Memories: search, read, edit and look into them, in a folder or in Milvus."""
 
 from lacuna.datastore.log import LogEntry, read_log
 from lacuna.memory.base import FoundEntries, Memory
@@ -8,7 +8,7 @@ from lacuna.memory.folder_edits import compact_memory
 from lacuna.memory.lookup import Selection
 from lacuna.memory.matches import Match, SegmentMatches
 from lacuna.memory.milvus import MilvusMemory
-from lacuna.memory.opening import memory_at, open_memory
+from lacuna.memory.opening import memory_at, open_memory, place_in
 from lacuna.memory.receipts import Receipt, ReceiptCheck, check_receipt
 from lacuna.memory.scan import KINDS, Finding, scan_sentences
 
@@ -30,6 +30,7 @@ __all__ = [
     "compact_memory",
     "memory_at",
     "open_memory",
+    "place_in",
     "read_log",
     "scan_sentences",
 ]

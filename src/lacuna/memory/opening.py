@@ -10,6 +10,11 @@ from lacuna.memory.milvus import open_milvus_memory
 from lacuna.milvus.address import MilvusAddress, is_address
 
 
+def place_in(folder: Path, place: str) -> str:
+    """Return the place of a memory that is named relative to a folder; an address is the same everywhere."""
+    return place if is_address(place) else str(folder / place)
+
+
 def memory_at(place: str | Path, name: str | None = None) -> Memory:
     """Return a memory to edit. A folder is not read before it is used; :meth:`Memory.add` makes one that is missing.
 

@@ -9,13 +9,15 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.segments import MemoryManifest
 from lacuna.datastore.store import join_segments
 from lacuna.errors import SettingError, StoreError
 from lacuna.margin import Margins, read_margins
-from lacuna.margin.edited import follow_edits, margins_of_added
 from lacuna.margin.storage import write_margins
+from lacuna.margin.updating import MeasuredEntries, follow_edits, update_margins
 from lacuna.progress import Progress
 from lacuna.pruning import Plac, prune_store
 
@@ -61,8 +63,9 @@ class SegmentPruning:
     def prune(self, segment: Store, manifest: MemoryManifest, progress: Progress) -> Store:
         """Replace a new segment by one that has only the entries that PLAC keeps."""
         after = join_segments(self.store.path, (*self.store.parts, *segment.parts), manifest)
-        margin = margins_of_added(self.store, self.margins, after, progress)
-        write_margins(segment, margin, self.margins.manifest.max_margin)
+        before = MeasuredEntries.of(self.store, self.margins)
+        margin, _ = update_margins(before, np.ones(self.store.entries, np.bool_), after, progress)
+        write_margins(segment, margin[self.store.entries :], before.max_margin)
         pruned = segment.path.with_name(f".{segment.path.name}.pruned")
         shutil.rmtree(pruned, ignore_errors=True)
         pruner = Plac(self.settings["min_margin"], self.settings["order"])

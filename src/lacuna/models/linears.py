@@ -21,7 +21,7 @@ Linear = Callable[[torch.Tensor], torch.Tensor]
 
 # With fewer weights, a plain product is as fast.
 _WORTH_PACKING = 2**14
-_LARGEST_CODE = 127
+_MAX_CODE = 127
 
 
 def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, *, int8: bool = False) -> Linear:
@@ -114,7 +114,7 @@ class _Int8:
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
         exact = weight.detach().float().contiguous()
-        scales = (exact.abs().amax(1) / _LARGEST_CODE).clamp(min=torch.finfo(torch.float32).tiny)
+        scales = (exact.abs().amax(1) / _MAX_CODE).clamp(min=torch.finfo(torch.float32).tiny)
         zeros = torch.zeros(len(exact), dtype=torch.long)
         with warnings.catch_warnings():  # deprecated in torch, which has no replacement as fast yet
             warnings.simplefilter("ignore", UserWarning)

@@ -19,7 +19,7 @@ _KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Where a model is loaded from, and how.
+    """Where a model is loaded from, and how; a manifest has a ``ModelIdentity`` instead, which says which model it is.
 
     :param place: A folder or a name on the Hugging Face hub; ``None`` for the bundled model.
     """

@@ -36,9 +36,10 @@ class Cluster:
     The share is the largest that drops enough. Because counts are integers, it may drop a few too many; random ones of
     these are kept again.
 
-    :param ngram: Number of tokens that must be equal, including the value; also the longest phrase whose cost counts.
-        The default is that of the authors' released code.
-    :param threshold: Largest difference between the cost of an entry and that of its cluster's center.
+    :param ngram: Length of the n-grams that must be equal. They end with the value; phrases whose cost counts are at
+        most as long. The default is that of the authors' released code.
+    :param threshold: Largest difference of translation costs within a group. Costs are compared with that of the
+        cluster's center.
     """
 
     name: ClassVar[str] = "cluster"
@@ -97,11 +98,11 @@ def translation_costs(log_p_gold: NDArray[np.float32], position: NDArray[np.int3
     may, at the cost of an impossible token, which is never the smallest; and token 0 counts as no token there.)
     """
     cost = -np.log(np.exp(log_p_gold.astype(np.float64)) + _FLOOR)
-    least, total = cost.copy(), cost.copy()
+    lowest, total = cost.copy(), cost.copy()
     for back in range(1, ngram):
         total += _before(cost, position, back, np.inf)
-        np.minimum(least, total / (back + 1), out=least)
-    return least
+        np.minimum(lowest, total / (back + 1), out=lowest)
+    return lowest
 
 
 def cost_clusters(groups: NDArray[np.int64], costs: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
@@ -115,21 +116,21 @@ def cost_clusters(groups: NDArray[np.int64], costs: NDArray[np.float64], thresho
         return np.empty(0, dtype=np.int64)
     ticks = np.rint((costs - costs.min()) * (1 << _TICK_BITS)).astype(np.int64)
     radius = int(min(threshold * (1 << _TICK_BITS), _FARTHEST))
-    places = (groups << _GROUP_BITS) + ticks
-    order = np.argsort(places, kind="stable")
-    places = places[order]
+    positions = (groups << _GROUP_BITS) + ticks
+    order = np.argsort(positions, kind="stable")
+    positions = positions[order]
     cluster, clusters = np.empty(len(order), dtype=np.int64), 0
     while len(order):
         first, last = (
-            np.searchsorted(places, places - radius, "left"),
-            np.searchsorted(places, places + radius, "right"),
+            np.searchsorted(positions, positions - radius, "left"),
+            np.searchsorted(positions, positions + radius, "right"),
         )
-        centers = _first_of_most(last - first, places >> _GROUP_BITS)
+        centers = _first_of_most(last - first, positions >> _GROUP_BITS)
         first, last = first[centers], last[centers]
         inside = _range_mask(first, last, len(order))
         cluster[order[inside]] = clusters + np.repeat(np.arange(len(centers)), last - first)
         clusters += len(centers)
-        order, places = order[~inside], places[~inside]
+        order, positions = order[~inside], positions[~inside]
     return cluster
 
 

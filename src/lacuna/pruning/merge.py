@@ -23,7 +23,7 @@ class Merge:
     An entry into which others were merged, now or before, is not merged itself. It keeps its key; its weight is the
     number of entries it stands for. The visits end when enough entries are merged.
 
-    :param k: Number of neighbors considered. The default is that of the released code of Martins et al.
+    :param k: Neighbors to compare with. The default is that of the released code of Martins et al.
     """
 
     name: ClassVar[str] = "merge"
@@ -63,14 +63,14 @@ def same_value_neighbors(
     :param blocks: Neighbors of each entry in consecutive blocks (entries, k), nearest first, -1 for none.
     :return: The offsets of each entry's neighbors, with a final end offset; and the neighbors.
     """
-    counts, found, first = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], 0
+    counts, neighbors, first = [np.zeros(1, np.int64)], [np.empty(0, np.int32)], 0
     for ids in blocks:
         own = values[first : first + len(ids)]
         same = (ids >= 0) & (values[ids] == own[:, None])
         counts.append(same.sum(axis=1))
-        found.append(ids[same].astype(np.int32))
+        neighbors.append(ids[same].astype(np.int32))
         first += len(ids)
-    return np.cumsum(np.concatenate(counts)), np.concatenate(found)
+    return np.cumsum(np.concatenate(counts)), np.concatenate(neighbors)
 
 
 def merge_greedily(

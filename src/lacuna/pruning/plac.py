@@ -33,9 +33,9 @@ MIN_MARGINS = (4, 8, 16, 32)
 class Plac:
     """Drops known entries whose margin is ``min_margin`` or more. Unknown entries are always kept.
 
-    :param min_margin: The paper's k_p.
-    :param order: Which candidates are dropped: random ones, as in the paper, or those of the highest margin first, with
-        random choice among equal margins.
+    :param min_margin: Smallest knowledge margin at which an entry may be dropped. The paper's k_p.
+    :param order: random or highest-margin-first: which candidates are dropped. The paper drops random ones; among equal
+        margins the choice is always random.
     """
 
     name: ClassVar[str] = "plac"
@@ -59,7 +59,7 @@ class Plac:
             int(np.count_nonzero(candidates)),
             len(known),
             f"only known entries with a margin of {self.min_margin} or more are dropped",
-            _ratios({least: int(np.count_nonzero(known & (margin >= least))) for least in MIN_MARGINS}, len(known)),
+            _ratios({bound: int(np.count_nonzero(known & (margin >= bound))) for bound in MIN_MARGINS}, len(known)),
             clamp,
         )
         if self.order == "random":
@@ -80,7 +80,7 @@ class Reverse:
 
     Used to measure what these entries are worth.
 
-    :param min_margin: The paper's k_p.
+    :param min_margin: Entries with a smaller margin may be dropped. The paper's k_p.
     """
 
     name: ClassVar[str] = "reverse"
@@ -101,7 +101,7 @@ class Reverse:
             int(np.count_nonzero(candidates)),
             len(margin),
             f"only entries with a margin below {self.min_margin} are dropped",
-            _ratios({most: int(np.count_nonzero(margin < most)) for most in MIN_MARGINS}, len(margin)),
+            _ratios({bound: int(np.count_nonzero(margin < bound)) for bound in MIN_MARGINS}, len(margin)),
             clamp,
         )
         keep = draw(candidates, count, seeded_rng(seed))

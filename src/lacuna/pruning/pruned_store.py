@@ -94,8 +94,8 @@ class StoreEntries:
         blocks = [rows[first : first + _QUERIES] for first in range(0, len(rows), _QUERIES)]
         search = NeighborSearch(self.store, open_index(self.store), k)
         self.progress.start("finding neighbors", len(rows), "entries")
-        with closing((self.pool or WorkerPool.of_process()).map(search.find, blocks)) as found:
-            for block, ids in zip(blocks, found, strict=True):
+        with closing((self.pool or WorkerPool.of_process()).map(search.find, blocks)) as results:
+            for block, ids in zip(blocks, results, strict=True):
                 yield ids
                 self.progress.advance(len(block))
         self.progress.finish()

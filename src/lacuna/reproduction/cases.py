@@ -113,7 +113,7 @@ def corpus_cases(model: Model, store: Store, margins: Margins, count: int = 5, b
 def _positions(model: Model, store: Store, batch: DevBatch) -> Iterator[_Position]:
     """Yield the candidate positions of a batch."""
     gold, said = batch.gold.numpy(), batch.outputs.predictions.numpy()
-    entries, near = batch.found.entries, batch.found.neighbors
+    entries, near = batch.retrieval.entries, batch.retrieval.neighbors
     places = np.concatenate([np.arange(length) for length in batch.outputs.lengths])
     wrong = (said != gold) & (gold != model.eos_id)
     agreed = (near.values.cpu().numpy() == gold[:, None]).all(axis=1)  # a missing neighbor has the value -1

@@ -1,6 +1,6 @@
 """The systems that an experiment compares, and their scores: main comparison, seeds, variants and the ratio curve.
 
-:class:`~lacuna.reproduction.systems.ExperimentSteps` translates and scores; :mod:`lacuna.reproduction.paper_tables`
+:class:`~lacuna.reproduction.systems.ExperimentSystems` translates and scores; :mod:`lacuna.reproduction.paper_tables`
 formats the results.
 """
 
@@ -16,7 +16,8 @@ from lacuna.fitting import FitAdaptive, FitKster, Fitter, FitVanilla
 from lacuna.margin import read_margins
 from lacuna.pruning import AllKnown, Plac, Pruner, make_pruner
 from lacuna.reproduction.experiment import draw
-from lacuna.reproduction.systems import CachedMemory, Differences, ExperimentSteps, PlannedSystem, SafeRatio, Scores
+from lacuna.reproduction.systems import Differences, ExperimentSystems, PlannedSystem
+from lacuna.steps import CachedMemory, SafeRatio
 
 BASE, WHOLE, REVERSE = "base", "whole", "reverse"
 # The pruning methods of the main comparison.
@@ -89,8 +90,9 @@ class ComparisonResults:
 class Comparison:
     """Runs all systems of an experiment."""
 
-    def __init__(self, steps: ExperimentSteps, whole: CachedMemory) -> None:
-        self._steps, self._whole, self._settings = steps, whole, steps.experiment.pruning
+    def __init__(self, systems: ExperimentSystems, whole: CachedMemory) -> None:
+        self._systems, self._steps, self._whole = systems, systems.steps, whole
+        self._experiment, self._settings = systems.experiment, systems.experiment.pruning
         store = whole.store
         self._entries = store.entries
         margins = read_margins(store).values
@@ -100,12 +102,12 @@ class Comparison:
         }
         # All methods drop the same share, so that only the choice of entries differs.
         self._ratio = min(self._settings.ratio, self._largest_ratio[self._settings.min_margin])
-        self._first_seed = steps.experiment.seeds[0]
+        self._first_seed = self._experiment.seeds[0]
 
     def run(self) -> ComparisonResults:
         """Translate and score every system."""
         pruned = self._pruned("plac", self._ratio, self._first_seed)
-        repeats = self._steps.experiment.limits.repeats
+        repeats = self._experiment.limits.repeats
         return ComparisonResults(
             ratio=self._ratio,
             asked=self._settings.ratio,
@@ -121,7 +123,7 @@ class Comparison:
         )
 
     def _adaptive(self, k: int | None = None) -> Fitter:
-        adaptive = self._steps.experiment.adaptive
+        adaptive = self._experiment.adaptive
         return FitAdaptive(k=k or adaptive.k, temperature=adaptive.temperature)
 
     def _pruner(self, name: str, min_margin: int | None = None) -> Pruner:
@@ -138,20 +140,20 @@ class Comparison:
 
     def _main(self) -> dict[tuple[str, str], PlannedSystem]:
         systems = {WHOLE: self._system(self._whole), BASE: PlannedSystem()}
-        for method in self._steps.experiment.finetune.methods:
-            systems[f"finetuned, {method}"] = PlannedSystem(model=self._steps.finetune(method).key)
+        for method in self._experiment.finetune.methods:
+            systems[f"finetuned, {method}"] = PlannedSystem(model=self._systems.finetune(method))
         for name in COMPARED:
             systems[name] = self._system(self._pruned(name, self._ratio, self._first_seed))
         systems["all_known"] = self._system(self._steps.prune(self._whole, AllKnown(), None, self._first_seed))
         return {(name, ""): system for name, system in systems.items()}
 
     def _terms(self) -> TermAccuracy:
-        test = self._steps.sentences["test"]
-        texts = {name: self._steps.translate(name, system, test) for (name, _), system in self._main().items()}
-        return self._steps.term_accuracy(BASE, WHOLE, texts, test)
+        test = self._systems.sentences["test"]
+        texts = {name: self._systems.translate(name, system, test) for (name, _), system in self._main().items()}
+        return self._systems.term_accuracy(BASE, WHOLE, texts, test)
 
     def _by_seed(self) -> dict[tuple[str, str], PlannedSystem]:
-        seeds = self._steps.experiment.seeds
+        seeds = self._experiment.seeds
         systems = {(WHOLE, str(seed)): self._system(self._whole, seed=seed) for seed in seeds}
         for seed in seeds:
             for name in COMPARED:
@@ -159,33 +161,33 @@ class Comparison:
         return systems
 
     def _compare_runs(self, repeats: int | None) -> Differences:
-        sentences, systems = draw(self._steps.sentences["test"], repeats), self._by_seed()
+        sentences, systems = draw(self._systems.sentences["test"], repeats), self._by_seed()
         texts = {
-            name: [self._steps.translate(" ".join(key), systems[key], sentences) for key in systems if key[0] == name]
+            name: [self._systems.translate(" ".join(key), systems[key], sentences) for key in systems if key[0] == name]
             for name in (WHOLE, *COMPARED)
         }
-        return self._steps.compare_runs(texts, sentences)
+        return self._systems.compare_runs(texts, sentences)
 
     def _safe(self) -> SafeResult | None:
         """Choose the safe ratio on dev, and confirm it on test with every seed."""
-        choice = self._steps.choose_pruning(self._whole)
+        choice = self._steps.choose_ratio(self._whole, self._steps.dev)
         if choice is None:
             return None
-        test, seeds = self._steps.sentences["test"], self._steps.experiment.seeds
+        test, seeds = self._systems.sentences["test"], self._experiment.seeds
         pruned = [self._pruned("plac", choice.ratio, seed, choice.min_margin) for seed in seeds]
         systems = {WHOLE: [self._whole] * len(seeds), "plac": pruned}
         texts = {
             name: [
-                self._steps.translate(name, self._system(memory, seed=seed), test)
+                self._systems.translate(name, self._system(memory, seed=seed), test)
                 for memory, seed in zip(memories, seeds, strict=True)
             ]
             for name, memories in systems.items()
         }
-        return SafeResult(choice, self._steps.compare_runs(texts, test)["plac"][WHOLE], pruned[0])
+        return SafeResult(choice, self._systems.compare_runs(texts, test)["plac"][WHOLE], pruned[0])
 
     def _variants(self, pruned: CachedMemory) -> list[SystemResult]:
         others: dict[str, Fitter] = {"vanilla": FitVanilla(), "kster": FitKster()}
-        fitters = {"adaptive": self._adaptive()} | {name: others[name] for name in self._steps.experiment.variants}
+        fitters = {"adaptive": self._adaptive()} | {name: others[name] for name in self._experiment.variants}
         systems = {
             (name, size): self._system(memory, fitter)
             for name, fitter in fitters.items()
@@ -196,10 +198,10 @@ class Comparison:
     def _by_k(self, pruned: CachedMemory) -> list[SystemResult]:
         systems = {
             (size, str(k)): self._system(memory, self._adaptive(k))
-            for k in self._steps.experiment.adaptive.ks
+            for k in self._experiment.adaptive.ks
             for size, memory in ((WHOLE, self._whole), ("plac", pruned))
         }
-        return self._compare(systems, "test", self._steps.experiment.limits.repeats)
+        return self._compare(systems, "test", self._experiment.limits.repeats)
 
     def _curve(self) -> list[SystemResult]:
         """Translate part of dev with memories of increasing pruning ratio."""
@@ -213,15 +215,15 @@ class Comparison:
             for ratio in sorted({*(each for each in ratios if each < largest), largest}):
                 memory = self._pruned("plac", ratio, self._first_seed, margin)
                 systems[(f"plac {margin}", f"{ratio:.4f}")] = self._system(memory)
-        return self._compare(systems, "dev", self._steps.experiment.limits.curve)
+        return self._compare(systems, "dev", self._experiment.limits.curve)
 
     def _compare(
         self, systems: dict[tuple[str, str], PlannedSystem], part: str, most: int | None = None
     ) -> list[SystemResult]:
-        sentences = draw(self._steps.sentences[part], most)
+        sentences = draw(self._systems.sentences[part], most)
         names = {key: " ".join(key) for key in systems}
-        texts = {names[key]: self._steps.translate(names[key], systems[key], sentences) for key in systems}
-        scores: Scores = self._steps.score(texts, sentences)
+        texts = {names[key]: self._systems.translate(names[key], systems[key], sentences) for key in systems}
+        scores = self._systems.score(texts, sentences)
         return [self._result(key, systems[key], scores[names[key]]) for key in systems]
 
     def _result(self, key: tuple[str, str], system: PlannedSystem, score: dict[str, Any]) -> SystemResult:

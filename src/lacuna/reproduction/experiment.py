@@ -21,6 +21,7 @@ from lacuna.errors import CorpusError, LacunaError, SettingError
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair
 from lacuna.reproduction.paper import paper_of
+from lacuna.steps import Sentences
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -179,10 +180,10 @@ def read_experiment(path: str | Path) -> Experiment:
         return Experiment.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
+        name = ".".join(map(str, first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
         got = "" if first["type"] in ("missing", "extra_forbidden", "value_error") else f" (got {first['input']!r})"
-        raise SettingError(f"{path}: {place + ': ' if place else ''}{message}{got}; see docs/reproduce.md") from error
+        raise SettingError(f"{path}: {name + ': ' if name else ''}{message}{got}; see docs/reproduce.md") from error
 
 
 PARTS = ("train", "dev", "test")
@@ -190,32 +191,18 @@ _SEED = 1  # fixed, so that every seed of an experiment uses the same sentences
 
 
 @dataclass(frozen=True, slots=True)
-class Sentences:
-    """Sentence pairs with a hash of their text.
+class ReadSentences(Sentences):
+    """Sentence pairs of a file.
 
-    :param key: The hash.
-    :param found: Number of pairs in the file, before cleaning and sampling.
+    :param total: Number of pairs in the file, before cleaning and sampling.
     """
 
-    pairs: list[SentencePair]
-    key: str
-    found: int
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    @property
-    def sources(self) -> list[str]:
-        """The source sides."""
-        return [pair.source for pair in self.pairs]
-
-    @property
-    def references(self) -> list[str]:
-        """The target sides."""
-        return [pair.target for pair in self.pairs]
+    total: int
 
 
-def read_sentences(experiment: Experiment, data: Path, into: Path, progress: Progress = SILENT) -> dict[str, Sentences]:
+def read_sentences(
+    experiment: Experiment, data: Path, into: Path, progress: Progress = SILENT
+) -> dict[str, ReadSentences]:
     """Read training, dev and test pairs.
 
     :param data: Base folder of the files named in the experiment.
@@ -233,22 +220,22 @@ def read_sentences(experiment: Experiment, data: Path, into: Path, progress: Pro
     }
 
 
-def as_sentences(pairs: Sequence[SentencePair], found: int | None = None) -> Sentences:
+def as_sentences(pairs: Sequence[SentencePair], total: int | None = None) -> ReadSentences:
     """Hash the texts of sentence pairs."""
     digest = xxhash.xxh3_128()
     for pair in pairs:
         digest.update(f"{pair.source}\0{pair.target}\0".encode())
-    return Sentences(list(pairs), digest.hexdigest(), len(pairs) if found is None else found)
+    return ReadSentences(list(pairs), digest.hexdigest(), len(pairs) if total is None else total)
 
 
-def draw(sentences: Sentences, most: int | None) -> Sentences:
+def draw(sentences: ReadSentences, most: int | None) -> ReadSentences:
     """Draw at most ``most`` pairs, always the same ones, in their original order."""
     if most is None or len(sentences) <= most:
         return sentences
-    return as_sentences(draw_pairs(sentences.pairs, most, _SEED), sentences.found)
+    return as_sentences(draw_pairs(sentences.pairs, most, _SEED), sentences.total)
 
 
-def _read(path: Path, languages: Languages, most: int | None, *, cleaned: bool) -> Sentences:
+def _read(path: Path, languages: Languages, most: int | None, *, cleaned: bool) -> ReadSentences:
     pairs = list(read_corpus(path, languages=languages))
     kept = list(clean(pairs, report=CleaningReport())) if cleaned else pairs
     return draw(as_sentences(kept, len(pairs)), most)

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 
 from lacuna.evaluation.scores import LEVEL
 from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, ComparisonResults, SystemResult
-from lacuna.reproduction.experiment import Experiment, Sentences
+from lacuna.reproduction.experiment import Experiment, ReadSentences
 from lacuna.reproduction.paper import BASE as PAPER_BASE
 from lacuna.reproduction.paper import FINETUNED, PaperDomain, PaperScore
 from lacuna.reproduction.tables import Cell, Column, Plot, Table
@@ -32,10 +32,10 @@ _PAIRS = tuple(Column(name, "score") for name in ("whole", "PLAC", "paper: whole
 _STAR = "*: significantly below the whole memory (paired bootstrap, one-sided, p < 0.05)."
 
 
-def data_table(sentences: Mapping[str, Sentences], paper: PaperDomain | None) -> Table:
+def data_table(sentences: Mapping[str, ReadSentences], paper: PaperDomain | None) -> Table:
     """Count the sentence pairs found, the pairs used, and those of the paper."""
     rows: list[tuple[Cell, ...]] = [
-        (part, each.found, len(each), getattr(paper, part) if paper else None) for part, each in sentences.items()
+        (part, each.total, len(each), getattr(paper, part) if paper else None) for part, each in sentences.items()
     ]
     columns = (Column("part"), Column("pairs found", "count"), Column("pairs used", "count"), Column("paper", "count"))
     return Table("data", "Sentence pairs", columns, tuple(rows), paper="Tables 1 and 4")

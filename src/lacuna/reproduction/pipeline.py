@@ -17,9 +17,8 @@ import numpy as np
 
 from lacuna.artifacts.files import write_json
 from lacuna.artifacts.locks import alone
-from lacuna.artifacts.step_cache import CachedStep, StepCache
 from lacuna.margin import read_margins
-from lacuna.memory import Memory, open_memory
+from lacuna.memory import Memory
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
@@ -40,8 +39,9 @@ from lacuna.reproduction.paper_tables import (
     settings_table,
     variants_table,
 )
-from lacuna.reproduction.systems import CachedMemory, ExperimentSteps
+from lacuna.reproduction.systems import ExperimentSystems
 from lacuna.reproduction.tables import Table, write_table
+from lacuna.steps import CachedMemory, CachedStep, StepCache
 from lacuna.version import __version__
 from lacuna.workers import Pool
 
@@ -105,29 +105,31 @@ def reproduce(
     languages = Languages.parse(experiment.languages)
     # The paper translates text as it is.
     model = load_model(experiment.model, device=device, languages=languages, mask_placeholders=False)
-    steps = ExperimentSteps(experiment, model, sentences, StepCache(into / "steps", announce), progress, pool)
-    whole = steps.whole_memory()
-    knowledge = list(_knowledge_tables(steps, whole, progress))
-    results = Comparison(steps, whole).run()
-    tables = [*knowledge, *_comparison_tables(steps, results)]
+    cache = StepCache(into / "steps", announce)
+    systems = ExperimentSystems(experiment, model, sentences, cache, progress, pool)
+    whole = systems.steps.build()
+    knowledge = list(_knowledge_tables(systems, whole, progress))
+    results = Comparison(systems, whole).run()
+    tables = [*knowledge, *_comparison_tables(experiment, results)]
     accuracy = next(table for table in tables if table.name == "accuracy")
     claims = check_claims(results, accuracy, _share_up_to_four(whole))
     for table in tables:
         write_table(table, into / "tables")
-    memories = {name: open_memory(memory.path, name) for name, memory in results.memories.items()}
-    outcome = Reproduction(into, tables, claims, memories, steps.cache.steps, steps.cache.made)
-    write_json(into / "experiment.json", _describe(steps, outcome))
+    memories = {name: memory.open(name) for name, memory in results.memories.items()}
+    outcome = Reproduction(into, tables, claims, memories, cache.steps, cache.made)
+    write_json(into / "experiment.json", _describe(systems, outcome))
     return outcome
 
 
-def _knowledge_tables(steps: ExperimentSteps, whole: CachedMemory, progress: Progress) -> Iterator[Table]:
+def _knowledge_tables(systems: ExperimentSystems, whole: CachedMemory, progress: Progress) -> Iterator[Table]:
     """Yield the tables about the model's knowledge of the memory, which need no translation."""
-    paper, store, dev = paper_of(steps.experiment.paper), whole.store, steps.sentences["dev"]
+    experiment, steps, dev = systems.experiment, systems.steps, systems.sentences["dev"]
+    paper, store = paper_of(experiment.paper), whole.store
     margins = read_margins(store)
-    yield data_table(steps.sentences, paper)
+    yield data_table(systems.sentences, paper)
     yield known_statistics(store, paper)
     yield margin_distribution(store, margins)
-    tokens, cap = steps.experiment.limits.accuracy, steps.experiment.margin.max_margin
+    tokens, cap = experiment.limits.accuracy, experiment.margin.max_margin
     inputs = {"store": store.fingerprint, "dev": dev.key, "tokens": tokens, "max_margin": cap}
 
     def measure() -> dict[str, Any]:
@@ -137,20 +139,19 @@ def _knowledge_tables(steps: ExperimentSteps, whole: CachedMemory, progress: Pro
 
     yield Table.from_json(steps.cache.make_json("accuracy", inputs, measure))
     inputs = {"memory": whole.key, "dev": dev.key}
-    case = steps.cache.make_json("neighbors", inputs, lambda: _neighbor_case(steps, whole))
-    if case is not None:
-        yield Table.from_json(case)
+
+    def find() -> dict[str, Any] | None:
+        case = neighbor_case(steps.model, whole.open(), dev.pairs)
+        return None if case is None else case.as_json()
+
+    content = steps.cache.make_json("neighbors", inputs, find)
+    if content is not None:
+        yield Table.from_json(content)
     yield corpus_cases(steps.model, store, margins)
 
 
-def _neighbor_case(steps: ExperimentSteps, whole: CachedMemory) -> dict[str, Any] | None:
-    case = neighbor_case(steps.model, open_memory(whole.path), steps.sentences["dev"].pairs)
-    return None if case is None else case.as_json()
-
-
-def _comparison_tables(steps: ExperimentSteps, results: ComparisonResults) -> Iterator[Table]:
+def _comparison_tables(experiment: Experiment, results: ComparisonResults) -> Iterator[Table]:
     """Yield the tables that compare systems; those for which the experiment has only one system are left out."""
-    experiment = steps.experiment
     paper = paper_of(experiment.paper)
     yield settings_table(experiment, results, paper)
     yield main_table(results, paper, experiment.comet)
@@ -174,10 +175,10 @@ def _share_up_to_four(whole: CachedMemory) -> float:
     return float(np.count_nonzero(margins <= 4)) / max(1, len(margins))
 
 
-def _describe(steps: ExperimentSteps, outcome: Reproduction) -> dict[str, Any]:
+def _describe(systems: ExperimentSystems, outcome: Reproduction) -> dict[str, Any]:
     """Return the content of ``experiment.json``, which a report needs besides the tables."""
-    experiment = steps.experiment
-    hashes = {part: sentences.key for part, sentences in steps.sentences.items()}
+    experiment = systems.experiment
+    hashes = {part: sentences.key for part, sentences in systems.sentences.items()}
     return {
         "kind": "experiment",
         "format": _FORMAT,
@@ -189,7 +190,7 @@ def _describe(steps: ExperimentSteps, outcome: Reproduction) -> dict[str, Any]:
         "settings": experiment.model_dump(mode="json"),
         "versions": {"lacuna": __version__, "python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES},
-        "hashes": {"model": steps.model.fingerprint, **hashes},
+        "hashes": {"model": systems.steps.model.fingerprint, **hashes},
         "steps": [step.as_json() for step in outcome.steps],
         "seconds": outcome.seconds,
     }

@@ -30,7 +30,7 @@ def find_alternatives(translator: Translator, texts: Sequence[str], most: int) -
     try:
         return [Alternatives(found) for found in _search(translator, texts, most)]
     except UnavailableError:
-        if not translator.fallback:
+        if not translator.system.fallback:
             raise
     return [Alternatives(found, True) for found in _search(translator.with_memories(()), texts, most)]
 

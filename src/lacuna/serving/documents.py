@@ -209,7 +209,7 @@ class Documents:
         # Reports and some formats have a place for the confidence.
         sure = service.engine.calibration_of(options.memories) is not None
         translator = DocumentTranslator(
-            lambda texts: service.stream(texts, options, confidence=sure, on_window=count),
+            lambda groups: service.stream_groups(groups, options, confidence=sure, on_window=count),
             service.splitter(),
             service.matches(options.memories),
             settings,

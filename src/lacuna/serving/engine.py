@@ -19,10 +19,7 @@ from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
 from lacuna.documents.sentence_splitting import Piece, split_clauses
 from lacuna.errors import SettingError
 from lacuna.explanation import Explanation
-from lacuna.explanation.calibration import Calibration
-from lacuna.explanation.confidence import Scored, confidences, zip_scored
 from lacuna.explanation.explainer import Explainer
-from lacuna.explanation.knowledge import MOST_MARGIN
 from lacuna.index import ExactIndex
 from lacuna.memory import FolderMemory, Memory
 from lacuna.models import Model
@@ -32,6 +29,8 @@ from lacuna.serving.alternatives import Alternatives, find_alternatives
 from lacuna.serving.limits import RequestError, TooLarge
 from lacuna.serving.pairs import check_fit
 from lacuna.translator import System, Translator
+from lacuna.translator.calibration import Calibration
+from lacuna.translator.knowledge import MAX_MARGIN
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MOST_OWN = 4  # memories of pairs that are kept
@@ -77,7 +76,7 @@ class Job:
     alternatives: int = 0
 
 
-Result = Scored | Explanation | Alternatives
+Result = Translation | Explanation | Alternatives
 """The result of a job for one text: a translation, an explanation, or alternatives."""
 
 
@@ -99,7 +98,7 @@ class Engine:
         combiners: Mapping[str, Combiner] | None = None,
         calibrations: Mapping[str, Calibration] | None = None,
         *,
-        gates: Mapping[str, tuple[Gate, int]] | None = None,
+        gates: Mapping[str, tuple[Gate, int | None]] | None = None,
         fallback: bool = False,
     ) -> None:
         self.model, self.fallback = model, fallback
@@ -121,7 +120,19 @@ class Engine:
             if memory.name in self.combiners and not memory.is_edited:
                 _check_k(self.combiners[memory.name].k, [memory])
             if memory.name in self.calibrations:
-                self.calibrations[memory.name].check([memory], MOST_MARGIN)
+                self.calibrations[memory.name].check([memory], MAX_MARGIN)
+
+    @classmethod
+    def of(cls, systems: Mapping[str, System], *, fallback: bool = False) -> Engine:
+        """Return an engine of systems with the same model, each with one memory, by the name of that memory."""
+        combiners = {name: system.combiner for name, system in systems.items() if system.combiner is not None}
+        calibrations = {name: system.calibration for name, system in systems.items() if system.calibration is not None}
+        gates = {
+            name: (system.gate, system.gate_entries) for name, system in systems.items() if system.gate is not None
+        }
+        memories = [memory for system in systems.values() for memory in system.memories]
+        model = next(iter(systems.values())).model
+        return cls(model, memories, combiners, calibrations, gates=gates, fallback=fallback)
 
     def splitter(self, fits: Callable[[str], bool], *, lines: bool = False) -> Splitter:
         """Return what cuts texts into sentences, in any thread; :meth:`run` cuts those that are too long for the model.
@@ -181,21 +192,24 @@ class Engine:
             done = iter(self._translate(job, kept, [cut[number] for number in good]))
         return [next(done) if refusal is None else refusal for refusal in refusals]
 
-    def _translate(self, job: Job, texts: Sequence[str], cut: Sequence[Sequence[Piece]]) -> list[Scored]:
-        translator = self._translator(job.options)
-        found = translator.translate([one.text for pieces in cut for one in pieces if is_translatable(one.text)])
-        calibration = self.calibration_of(job.options.memories) if job.confidence else None
-        scored = iter(zip_scored(found, confidences(translator, found, calibration)))
-        return [self._joined(text, pieces, scored) for text, pieces in zip(texts, cut, strict=True)]
+    def _translate(self, job: Job, texts: Sequence[str], cut: Sequence[Sequence[Piece]]) -> list[Translation]:
+        clauses = [piece.text for pieces in cut for piece in pieces if is_translatable(piece.text)]
+        translations = iter(self._translator(job.options).translate(clauses, confidence=job.confidence))
+        return [self._joined(text, pieces, translations) for text, pieces in zip(texts, cut, strict=True)]
 
-    def _joined(self, text: str, pieces: Sequence[Piece], scored: Iterator[Scored]) -> Scored:
+    def _joined(self, text: str, pieces: Sequence[Piece], translations: Iterator[Translation]) -> Translation:
         """Put the translated clauses of a sentence together."""
-        whole = self.splitter(self._fits).join(text, pieces, scored)
-        if len(whole.sentences) == 1 and whole.sentences[0].scored is not None:
-            return whole.sentences[0].scored
-        alone, flag = whole.without_memory, whole.flag
-        return Scored(
-            Translation(text, whole.text, whole.score, whole.tokens, without_memory=alone, flag=flag), whole.confidence
+        whole = self.splitter(self._fits).join(text, pieces, translations)
+        if len(whole.sentences) == 1 and whole.sentences[0].translation is not None:
+            return whole.sentences[0].translation
+        return Translation(
+            text,
+            whole.text,
+            whole.score,
+            whole.tokens,
+            without_memory=whole.without_memory,
+            flag=whole.flag,
+            confidence=whole.confidence,
         )
 
     def _alternatives(self, job: Job, texts: Sequence[str]) -> list[Alternatives]:
@@ -206,9 +220,7 @@ class Engine:
         return [done.get(text, Alternatives()) for text in texts]
 
     def _explain(self, job: Job, texts: Sequence[str]) -> Sequence[Explanation]:
-        # A calibration needs margins, which need a memory.
-        translator, calibration = self._translator(job.options), self.calibration_of(job.options.memories)
-        return Explainer(translator, without=job.without, calibration=calibration).explain(texts)
+        return Explainer(self._translator(job.options), without=job.without).explain(texts)
 
     def _translator(self, options: TranslationOptions) -> Translator:
         own = [self._own_memory(options.pairs)] if options.pairs else []
@@ -225,6 +237,7 @@ class Engine:
             options.beam,
             gate=gate,
             gate_entries=entries,
+            calibration=self.calibration_of(options.memories),
             exact_contexts=options.exact_contexts,
             guard_ends=options.exact_contexts,
             fallback=self.fallback,

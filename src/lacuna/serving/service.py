@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
+from itertools import islice
 from typing import NamedTuple, cast
 
 import torch
@@ -25,7 +27,6 @@ from lacuna.documents.matches import mark_matches
 from lacuna.documents.paragraphs import is_translatable
 from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation import Explanation
-from lacuna.explanation.confidence import Scored
 from lacuna.memory import Memory, SegmentMatches
 from lacuna.memory.overview import KeyMap, Overview, StoredSentence
 from lacuna.records import SentencePair, Translation
@@ -194,7 +195,7 @@ class Service:
         long = next((one for one in sentences if not self._can_wait(one)), None)
         if long is not None:
             raise TooLarge(f"a text has {len(long):,} characters without a place to cut it; send shorter words")
-        done = iter(cast(list[Scored], await self._answers(Job(options, confidence=confidence), sentences)))
+        done = iter(cast(list[Translation], await self._answers(Job(options, confidence=confidence), sentences)))
         paragraphs = [splitter.join(text, pieces, done) for text, pieces in zip(texts, cut, strict=True)]
         if options.memories and (confidence or _flag(paragraphs)):
             # Only now, because the sentences of large memories take a while to read.
@@ -206,21 +207,21 @@ class Service:
         self, texts: Sequence[TranslatedText], options: TranslationOptions, most: int
     ) -> list[Alternatives]:
         """Return other translations of texts of one sentence; none for longer texts."""
-        alone = [one for one in texts if sum(part.scored is not None for part in one.paragraph.sentences) == 1]
-        wanted = [part.source for one in alone for part in one.paragraph.sentences if part.scored is not None]
+        alone = [one for one in texts if sum(part.translation is not None for part in one.paragraph.sentences) == 1]
+        wanted = [part.source for one in alone for part in one.paragraph.sentences if part.translation is not None]
         answers = iter(await self._answers(Job(options, alternatives=most), wanted))
         found = {id(one): cast(Alternatives, next(answers)) for one in alone}
         return [_others(one, found.get(id(one), Alternatives()), most) for one in texts]
 
-    def stream(
+    def stream_groups(
         self,
-        texts: Iterable[str],
+        groups: Iterable[Sequence[str]],
         options: TranslationOptions,
         *,
         confidence: bool = False,
         on_window: Callable[[int], None] = lambda count: None,
-    ) -> Iterator[Scored]:
-        """Translate any number of sentences for another thread, in order; blank ones stay blank.
+    ) -> Iterator[list[Translation]]:
+        """Translate any number of groups of sentences for another thread, in order.
 
         Few of them wait in the queue at a time, so that requests of other clients are not held up. A sentence that the
         model cannot read stays as it is, with a flag.
@@ -228,13 +229,24 @@ class Service:
         :param on_window: Called with the number of sentences before they are translated; may raise to stop.
         """
         job = Job(options, confidence=confidence)
-        for window in _windows(texts, min(_WINDOW, self.limits.max_waiting), self.limits.batch_bytes):
-            written = list(dict.fromkeys(text for text in window if text and self._can_wait(text)))
-            on_window(sum(map(bool, window)))
+        for window in _windows(groups, min(_WINDOW, self.limits.max_waiting), self.limits.batch_bytes):
+            translations = self._translate_window([text for group in window for text in group], job, on_window)
+            with closing(translations):
+                for group in window:
+                    yield list(islice(translations, len(group)))
+
+    def _translate_window(
+        self, texts: Sequence[str], job: Job, on_window: Callable[[int], None]
+    ) -> Generator[Translation, None, None]:
+        most = min(_WINDOW, self.limits.max_waiting)
+        # A group with more sentences than can wait is translated in parts.
+        for part in _parts(texts, most, self.limits.batch_bytes):
+            written = list(dict.fromkeys(text for text in part if self._can_wait(text)))
+            on_window(len(part))
             futures = dict(zip(written, self._submit_patiently(job, written), strict=True))
             try:
-                for text in window:
-                    yield _result(text, cast(Future[Scored] | None, futures.get(text))) if text else _BLANK
+                for text in part:
+                    yield _result(text, cast(Future[Translation] | None, futures.get(text)))
             finally:
                 for future in futures.values():
                     future.cancel()
@@ -322,9 +334,6 @@ class Service:
         return results
 
 
-_BLANK = Scored(Translation("", "", 0.0, 0), None)
-
-
 def _translatable(pieces: Sequence[Piece]) -> list[str]:
     return [piece.text for piece in pieces if is_translatable(piece.text)]
 
@@ -342,26 +351,33 @@ def _others(text: TranslatedText, found: Alternatives, most: int) -> Alternative
 def _with(text: TranslatedText, translations: Iterable[str]) -> Iterator[str]:
     """Yield a text with other translations of its one sentence."""
     for translation in translations:
-        parts = ((translation, one.written.gap) if one.scored else one.written for one in text.paragraph.sentences)
+        parts = ((translation, one.written.gap) if one.translation else one.written for one in text.paragraph.sentences)
         yield "".join(part for some in parts for part in some)
 
 
-def _windows(texts: Iterable[str], most: int, most_bytes: int) -> Iterator[list[str]]:
-    """Cut a stream into windows of a few sentences that fill a batch at most, and blanks between them."""
-    window: list[str] = []
-    written = size = 0
-    for text in texts:
-        own = byte_size(text)
-        if window and (written + bool(text) > most or size + own > most_bytes or len(window) == _READ_AHEAD):
+def _windows(groups: Iterable[Sequence[str]], most: int, most_bytes: int) -> Iterator[list[Sequence[str]]]:
+    """Cut a stream into windows of groups with few sentences, which fill a batch at most; a group stays whole."""
+    window: list[Sequence[str]] = []
+    sentences = size = 0
+    for group in groups:
+        own = sum(map(byte_size, group))
+        full = sentences + len(group) > most or size + own > most_bytes or len(window) == _READ_AHEAD
+        if window and full:
             yield window
-            window, written, size = [], 0, 0
-        window.append(text)
-        written, size = written + bool(text), size + own
+            window, sentences, size = [], 0, 0
+        window.append(group)
+        sentences, size = sentences + len(group), size + own
     if window:
         yield window
 
 
-def _result(text: str, future: Future[Scored] | None) -> Scored:
+def _parts(texts: Sequence[str], most: int, most_bytes: int) -> Iterator[list[str]]:
+    """Cut sentences into parts that fill a batch at most."""
+    singles = ([text] for text in texts)
+    return ([text for [text] in window] for window in _windows(singles, most, most_bytes))
+
+
+def _result(text: str, future: Future[Translation] | None) -> Translation:
     """Wait for a translation.
 
     :param future: ``None`` for a text that is too long for the queue.
@@ -371,4 +387,4 @@ def _result(text: str, future: Future[Scored] | None) -> Scored:
             return future.result()
     except TooLarge:
         pass
-    return Scored(Translation(text, text, 0.0, 0, flag=UNTRANSLATED), None)
+    return Translation(text, text, 0.0, 0, flag=UNTRANSLATED)

@@ -266,8 +266,8 @@ def _translated(one: TranslatedText, *, with_sentences: bool) -> Translated:
                 source=part.source,
                 text=part.written.text,
                 gap=part.written.gap,
-                confidence=part.scored.confidence if part.scored else None,
-                flag=part.scored.translation.flag if part.scored else "",
+                confidence=part.translation.confidence if part.translation else None,
+                flag=part.translation.flag if part.translation else "",
                 match=part.match,
             )
             for part in whole.sentences

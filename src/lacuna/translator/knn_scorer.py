@@ -12,10 +12,9 @@ from threading import Lock
 
 import torch
 
-from lacuna.combiners import Combiner, EndGuard, Gate, mix_into
-from lacuna.memory import Memory
+from lacuna.combiners import mix_into
 from lacuna.models.stepping import ModelScorer, ModelState
-from lacuna.translator.retrieval import find_neighbors
+from lacuna.translator.retriever import Retriever
 
 
 @dataclass(slots=True)
@@ -36,20 +35,11 @@ class SearchCount:
 class KnnScorer:
     """Scores next tokens with the model and the neighbors of its current decoder states.
 
-    :param gate: Decides which rows are searched; without it, all are.
-    :param end_guard: Keeps the memories from cutting translations off.
+    :param plain: The model's scorer.
     """
 
-    def __init__(
-        self,
-        plain: ModelScorer,
-        memories: Sequence[Memory],
-        combiner: Combiner,
-        gate: Gate | None = None,
-        end_guard: EndGuard | None = None,
-    ) -> None:
-        self._plain, self._memories, self._combiner, self._gate = plain, memories, combiner, gate
-        self._end_guard = end_guard
+    def __init__(self, plain: ModelScorer, retriever: Retriever) -> None:
+        self._plain, self._retriever = plain, retriever
         self.count = SearchCount()
 
     @property
@@ -93,10 +83,11 @@ class KnnScorer:
     def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
         """Mix the neighbors of each row's key into the model's log-probabilities."""
         log_probs = self._plain.score(state)
-        if self._gate is None:
+        gate = self._retriever.gate
+        if gate is None:
             self.count.add(len(log_probs), len(log_probs))
             return self._mix(log_probs, state.keys)
-        wanted = self._gate.wants(state.keys, log_probs, score_gap).to(log_probs.device).nonzero()[:, 0]
+        wanted = gate.wants(state.keys, log_probs, score_gap).to(log_probs.device).nonzero()[:, 0]
         self.count.add(len(log_probs), len(wanted))
         if 2 * len(wanted) > len(log_probs):
             # Rows without mass do not change, and including them costs less than copying most of the others.
@@ -106,12 +97,11 @@ class KnnScorer:
         return log_probs
 
     def _mix(self, log_probs: torch.Tensor, keys: torch.Tensor, wanted: torch.Tensor | None = None) -> torch.Tensor:
-        found = find_neighbors(self._memories, keys if wanted is None else keys[wanted], self._combiner.k).neighbors
-        mass, values = self._combiner.mass(found), found.values
-        if self._end_guard is not None:
-            mass = self._end_guard.apply(
-                mass, found, lambda rows: log_probs[rows if wanted is None else wanted[rows], self.eos_id]
-            )
+        retrieval, mass = self._retriever.retrieve(
+            keys if wanted is None else keys[wanted],
+            lambda rows: log_probs[rows if wanted is None else wanted[rows], self.eos_id],
+        )
+        values = retrieval.neighbors.values
         if wanted is not None:
             mass = mass.new_zeros(len(keys), mass.shape[1]).index_copy_(0, wanted, mass)
             values = values.new_full(mass.shape, -1).index_copy_(0, wanted, values)

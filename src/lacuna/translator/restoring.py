@@ -17,6 +17,7 @@ from lacuna.corpora.amounts import same_amounts
 from lacuna.corpora.placeholders import STYLES, Masked, mask, placeholder_spans, same_placeholders, without_accelerator
 from lacuna.decoding import Hypothesis
 from lacuna.models import Model
+from lacuna.records import Step, Translation
 
 IN_PARTS = "placeholders lost; translated in parts"
 DIFFERENT = "other placeholders than in the source"
@@ -43,6 +44,16 @@ class Restored:
     def flagged(self, flag: str) -> Restored:
         """Return the translation with one more reason to look at it, if it is not empty."""
         return self if not flag else replace(self, flag="; ".join(filter(None, (self.flag, flag))))
+
+    def translation(self, source: str, steps: tuple[Step, ...], alone: bool, confidence: float | None) -> Translation:
+        """Return the finished translation.
+
+        :param alone: Whether the model made it alone because a memory did not answer.
+        """
+        tokens = self.hypothesis.tokens
+        return Translation(
+            source, self.text, self.hypothesis.score, len(tokens), steps, tokens, alone, self.flag, confidence
+        )
 
 
 def check_translation(source: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading lines of text, and gathering a stream of them into windows that are translated together.
+"""Reading lines of text, and gathering a stream of sentences into windows that are translated together.
 
 A window ends when it is full or when the input pauses, so files are translated in large windows and a user at a
 terminal gets an answer to every line. Does not know translation.
@@ -7,7 +7,7 @@ terminal gets an answer to every line. Does not know translation.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from queue import Empty, Full, Queue
 from threading import Event, Thread
@@ -54,17 +54,20 @@ class _End(NamedTuple):
     error: BaseException | None
 
 
-def gather_windows(items: Iterable[Item], size: int, *, pause: float = PAUSE) -> Iterator[list[Item]]:
+def gather_windows(
+    items: Iterable[Item], size: int, *, weight: Callable[[Item], int] = lambda item: 1, pause: float = PAUSE
+) -> Iterator[list[Item]]:
     """Gather items into windows.
 
     A background thread reads ahead, at most one full window. If reading fails, the error is raised in place of the
     unfinished window.
 
-    :param size: Maximum number of items in a window.
+    :param size: Weight at which a window is full.
+    :param weight: Weight of an item; 1 or more.
     :param pause: Seconds without a new item after which a window ends early.
     """
     with _ReadAhead(items, size) as reader:
-        while window := reader.take(size, pause):
+        while window := reader.take(size, weight, pause):
             yield window
 
 
@@ -88,16 +91,18 @@ class _ReadAhead(Generic[Item]):
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
 
-    def take(self, size: int, pause: float) -> list[Item]:
+    def take(self, size: int, weight: Callable[[Item], int], pause: float) -> list[Item]:
         """Wait for an item, and return it with those that follow without a pause; nothing at the end."""
         taken: list[Item] = []
-        while len(taken) < size and not self._ended:
+        total = 0
+        while total < size and not self._ended:
             try:
                 item = self._queue.get(timeout=pause if taken else None)
             except Empty:
                 break
             if not isinstance(item, _End):
                 taken.append(item)
+                total += weight(item)
                 continue
             self._ended = True
             if item.error is not None:
@@ -123,3 +128,35 @@ class _ReadAhead(Generic[Item]):
                 continue
             return True
         return False
+
+
+def windows_of(
+    groups: Iterable[Sequence[Item]], size: int, weight: Callable[[Sequence[Item]], int]
+) -> Iterator[tuple[int, list[Sequence[Item]]]]:
+    """Cut a stream of groups into windows, without reading ahead; with each comes the number of items before it.
+
+    :param size: Weight at which a window is full.
+    """
+    window: list[Sequence[Item]] = []
+    offset = total = 0
+    for group in groups:
+        window.append(group)
+        total += weight(group)
+        if total >= size:
+            yield offset, window
+            offset += sum(map(len, window))
+            window, total = [], 0
+    if window:
+        yield offset, window
+
+
+def merge_groups(size: int, groups: Iterable[list[Item]]) -> Iterator[list[Item]]:
+    """Merge groups to ``size`` or more items each; the last may be smaller."""
+    merged: list[Item] = []
+    for group in groups:
+        merged += group
+        if len(merged) >= size:
+            yield merged
+            merged = []
+    if merged:
+        yield merged

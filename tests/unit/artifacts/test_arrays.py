@@ -35,7 +35,7 @@ def test_the_bytes_are_those_of_numpy(tmp_path: Path, shape: tuple[int, ...], dt
     assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the limit is one of POSIX")
+@pytest.mark.posix
 @pytest.mark.parametrize("limit", [0, 100, 128, 1000, 3327])
 def test_an_array_that_is_cut_by_a_full_disk_is_noticed(tmp_path: Path, limit: int) -> None:
     """NumPy itself does not notice it for the last few thousand bytes."""

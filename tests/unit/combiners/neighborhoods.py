@@ -9,8 +9,10 @@ import torch
 from hypothesis import strategies as st
 
 from lacuna.combiners import Neighbors
+from lacuna.combiners.gate import Regions
 from lacuna.fitting.token_cache import TokenCache
 
+REGIONS = Regions(torch.tensor([[0.0, 0.0], [4.0, 0.0]]), torch.tensor([[0.5, 0.9], [3.0, 0.1]]))
 VOCABULARY = 9
 DIMENSION = 3
 
@@ -75,3 +77,29 @@ def single(found: Neighbors) -> Neighbors:
 neighborhoods = st.builds(
     make_neighbors, st.integers(0, 2**32), st.integers(1, 5), st.sampled_from([1, 2, 4, 8]), weights=st.booleans()
 )
+
+
+def made_up_gains(tokens: int, seed: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return features of a gate, and gains that are large just where the model is unsure."""
+    drawn = torch.Generator().manual_seed(seed)
+    features = torch.randn(tokens, 5, generator=drawn)
+    return features, torch.where(features[:, 0] < 0, 2.0, 0.0)
+
+
+def made_up_dev(seed: int = 0, sentences: int = 60, k: int = 4) -> TokenCache:
+    """Return tokens of a memory that can be trusted where it is near, and of a model that knows little."""
+    rng = np.random.default_rng(seed)
+    count = sentences * 20
+    gold = rng.integers(0, VOCABULARY, count)
+    nearest = rng.uniform(0, 100, count)
+    distances = nearest[:, None] + np.cumsum(rng.uniform(0, 3, (count, k)), axis=1)
+    right = rng.random((count, k)) < np.where(nearest < 50, 0.95, 0.1)[:, None]
+    values = np.where(right, gold[:, None], rng.integers(0, VOCABULARY, (count, k)))
+    logits = rng.normal(size=(count, VOCABULARY)) + np.eye(VOCABULARY)[gold]
+    keys = np.repeat(np.sqrt(nearest)[:, None, None] * np.ones(DIMENSION), k, axis=1)
+    near = torch.from_numpy(keys).float()
+    found = Neighbors(
+        torch.from_numpy(distances).float(), torch.from_numpy(values), None, torch.zeros(count, DIMENSION), lambda: near
+    )
+    cache = make_cache(found, torch.from_numpy(logits).float().log_softmax(-1), torch.from_numpy(gold))
+    return replace(cache, sentences=torch.arange(sentences).repeat_interleave(20))

@@ -12,7 +12,7 @@ from lacuna.memory import open_memory
 from lacuna.memory.folder_edits import add_pairs
 from lacuna.models import load_model
 from lacuna.records import Languages, Origin, SentencePair
-from lacuna.translator import Translator
+from plain_systems import open_plain
 
 QUERIES = torch.tensor([[3.0, 4.0], [0.0, 5.0], [1.0, 0.0]])  # squared lengths 25, 25 and 1
 DISTANCES = torch.tensor([[0.001, 0.002, 4.0], [1.0, 2.0, 3.0], [0.00001, 0.5, torch.inf]])
@@ -40,7 +40,7 @@ def test_a_correction_shows_at_once_and_changes_nothing_else(tmp_path: Path) -> 
     combiner = Vanilla(k=4, knn_weight=0.2, temperature=100)
 
     def translate(exact: bool) -> list[str]:
-        translator = Translator(model, [open_memory(tmp_path / "memory")], combiner, exact_contexts=exact)
+        translator = open_plain(model, [open_memory(tmp_path / "memory")], combiner, exact_contexts=exact)
         return [result.text for result in translator.translate([pair.source for pair in pairs])]
 
     assert translate(exact=True) == [pairs[0].target, translate(exact=False)[1]]

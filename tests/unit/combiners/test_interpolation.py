@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.combiners.base import first_places
+from lacuna.combiners.base import first_ranks
 from lacuna.combiners.interpolation import Weighing, gold_probability, interpolate, mix_into, retrieved_gains
 
 VOCABULARY, K = 7, 4
@@ -37,7 +37,7 @@ def test_all_forms_are_the_formula(values: list[int], shares: list[float], knn_w
     mixed = mix_into(log_probs.clone(), masses.clone(), places)
     assert mixed[0].exp().tolist() == pytest.approx(expected, abs=1e-12)
     weighing = Weighing.of(masses)
-    gains = retrieved_gains(weighing, log_probs.gather(1, places), first_places(places))
+    gains = retrieved_gains(weighing, log_probs.gather(1, places), first_ranks(places))
     for place, value in enumerate(values):
         first = values.index(value) == place
         log_p = float(weighing.log_model_share[0] + log_probs[0, value] + gains[0, place])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -12,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from lacuna.combiners import Neighbors, Vanilla, mix_into, token_mass
+from lacuna.combiners.vanilla import gold_p_knn
 from lacuna.errors import SettingError
-from lacuna.fitting.vanilla import DevRetrievals, search_grid
 
 VOCABULARY = 9
 
@@ -90,22 +88,15 @@ def test_settings_out_of_range_are_refused(settings: dict[str, float], says: str
         Vanilla(**settings)  # type: ignore[arg-type]
 
 
-def test_tuning_equals_mixing_every_token_by_the_combiner() -> None:
-    rng = np.random.default_rng(4)
-    tokens, k = 30, 4
-    distances = np.sort(rng.uniform(0, 40, (tokens, k)), axis=1).astype(np.float32)
-    values, gold = rng.integers(0, VOCABULARY, (tokens, k)), rng.integers(0, VOCABULARY, tokens)
-    log_probs = torch.from_numpy(rng.normal(size=(tokens, VOCABULARY))).log_softmax(-1)
-    chosen = log_probs.numpy()[np.arange(tokens), gold].astype(np.float32)
-    trials = search_grid(DevRetrievals(chosen, distances, values == gold[:, None]), ks=(2, 4), temperatures=(5.0, 20.0))
-    assert [trial.perplexity for trial in trials] == sorted(trial.perplexity for trial in trials)
-    for trial in trials[::7]:
-        near, said = torch.from_numpy(distances[:, : trial.combiner.k]), torch.from_numpy(values[:, : trial.combiner.k])
-        mixed = mix_into(log_probs.clone(), trial.combiner.mass(Neighbors(near, said)).double(), said)
-        loss = -mixed.numpy()[np.arange(tokens), gold].mean()
-        assert trial.perplexity == pytest.approx(math.exp(loss), rel=1e-5)
-
-
-def test_useless_memory_is_given_no_weight() -> None:
-    dev = DevRetrievals(np.full(20, -0.1, np.float32), np.ones((20, 8), np.float32), np.zeros((20, 8), np.bool_))
-    assert search_grid(dev)[0].combiner.knn_weight == 0.0
+@given(st.integers(0, 2**32 - 1))
+def test_p_knn_of_the_right_token_is_its_share_of_the_masses(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 3, (5, 4))
+    values[0] = -1  # no neighbors
+    distances = np.where(values < 0, np.inf, np.sort(rng.random((5, 4)) * 30, axis=1)).astype(np.float32)
+    weights, gold = rng.integers(1, 4, (5, 4)).astype(np.float32), rng.integers(0, 3, 5)
+    says_gold = values == gold[:, None]
+    neighbors = Neighbors(*map(torch.from_numpy, (distances, values, np.log(weights))))
+    mass = Vanilla(4, knn_weight=1.0, temperature=7.0).mass(neighbors).numpy()
+    expected = (mass * says_gold).sum(1)
+    np.testing.assert_allclose(gold_p_knn(distances, says_gold, weights, 7.0), expected, rtol=1e-4, atol=1e-6)

@@ -5,18 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from lacuna.datastore import Store, build_store
 from made_up import make_pairs
 from unit.datastore.numpy_model import NumpyModel
-from unit.models.tiny_models import Zoo
-
-
-@pytest.fixture(scope="session")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
 
 
 @pytest.fixture

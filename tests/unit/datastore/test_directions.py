@@ -13,8 +13,8 @@ from lacuna.index import build_index
 from lacuna.memory import open_memory
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Translator
 from made_up import make_pairs
+from plain_systems import open_plain
 from unit.datastore.numpy_model import NumpyModel, pairs_of
 from unit.models.tiny_models import DE_EN, Zoo
 
@@ -31,7 +31,7 @@ def test_a_store_of_another_direction_is_refused(kind: str, zoo: Zoo, tmp_path: 
     with pytest.raises(StoreError, match=r"built for the direction de-en, but .* was loaded for de-fr; load it for"):
         store.check_model(other)
     with pytest.raises(StoreError, match="built for the direction de-en"):
-        Translator(other, [open_memory(store.path)], Vanilla(k=1))
+        open_plain(other, [open_memory(store.path)], Vanilla(k=1))
 
 
 def test_the_same_direction_in_another_spelling_is_accepted(zoo: Zoo, tmp_path: Path) -> None:

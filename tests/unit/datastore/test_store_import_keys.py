@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from lacuna.datastore.importing.importer import ImportCheck
 from lacuna.datastore.importing.sentences import sentence_ends
 from lacuna.errors import ModelError
-from lacuna.models import load_model
 from unit.datastore.foreign_stores import PAIRS, mark_norms, read_pairs
 from unit.models.tiny_models import KINDS, Zoo
 
@@ -19,7 +18,7 @@ NORMALIZED_LAST = {"marian", "marian-separate", "marian-many", "fsmt", "bart"}
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_key_tells_its_kind(kind: str, zoo: Zoo) -> None:
-    model = load_model(zoo.folder(kind), languages=KINDS[kind].languages, device="cpu")
+    model = zoo.load(kind)
     mark_norms(model)
     table = read_pairs(model, PAIRS[:4])
     for name, keys in (("out", table.out), ("ffn_in", table.ffn_in)):
@@ -31,7 +30,7 @@ def test_a_key_tells_its_kind(kind: str, zoo: Zoo) -> None:
 
 @pytest.mark.parametrize("kind", sorted(NORMALIZED_LAST))
 def test_ffn_in_keys_are_carried_to_the_out_keys_of_the_same_pass(kind: str, zoo: Zoo) -> None:
-    model = load_model(zoo.folder(kind), languages=KINDS[kind].languages, device="cpu")
+    model = zoo.load(kind)
     mark_norms(model)
     table = read_pairs(model)
     np.testing.assert_allclose(model.apply_last_ffn(table.ffn_in), table.out, atol=1e-5)

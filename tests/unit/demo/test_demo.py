@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from lacuna import demo
@@ -18,7 +17,6 @@ from lacuna.errors import DomainError
 from lacuna.margin import read_margins
 from lacuna.memory import read_log
 from made_up import make_pairs, write_pairs
-from unit.models.tiny_models import make_marian
 
 SMALL = DemoSettings(train=40, dev=12, test=6)
 
@@ -35,18 +33,10 @@ def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("zoo") / "model"
-    make_marian(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def report(model: Path, tmp_path_factory: pytest.TempPathFactory) -> DemoReport:
+def report(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> DemoReport:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "fetch_domain", fetch)
-        return run_demo(model, tmp_path_factory.mktemp("demo") / "demo", SMALL)
+        return run_demo(model_folder, tmp_path_factory.mktemp("demo") / "demo", SMALL)
 
 
 def test_what_it_shows(report: DemoReport) -> None:
@@ -74,22 +64,22 @@ def test_the_domain_stays_measured(report: DemoReport) -> None:
     assert inspect_store(store.path).unmeasured == 0
 
 
-def test_a_second_run_uses_the_domain(report: DemoReport, model: Path) -> None:
+def test_a_second_run_uses_the_domain(report: DemoReport, model_folder: Path) -> None:
     manifest = report.domain.path / "domain.json"
     before = manifest.stat().st_mtime_ns
-    again = run_demo(model, report.domain.path.parent, SMALL)
+    again = run_demo(model_folder, report.domain.path.parent, SMALL)
     assert manifest.stat().st_mtime_ns == before
     assert [score.as_json() for score in again.scores] == [score.as_json() for score in report.scores]
     assert again.correction == report.correction
 
 
-def test_other_settings_need_another_folder(report: DemoReport, model: Path) -> None:
+def test_other_settings_need_another_folder(report: DemoReport, model_folder: Path) -> None:
     with pytest.raises(DomainError, match="name a new folder, or remove this one"):
-        run_demo(model, report.domain.path.parent, DemoSettings(train=30, dev=12, test=6))
+        run_demo(model_folder, report.domain.path.parent, DemoSettings(train=30, dev=12, test=6))
 
 
-def test_the_verb(report: DemoReport, model: Path) -> None:
-    words = ["demo", "--into", str(report.domain.path.parent), "--model", str(model)]
+def test_the_verb(report: DemoReport, model_folder: Path) -> None:
+    words = ["demo", "--into", str(report.domain.path.parent), "--model", str(model_folder)]
     words += ["--train", "40", "--dev", "12", "--test", "6"]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output

@@ -3,7 +3,7 @@
 import io
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,6 @@ from markdown_it.token import Token
 from lacuna.documents import DocumentTranslator, Splitter
 from lacuna.documents.base import Filled
 from lacuna.documents.markdown import MarkdownFormat
-from lacuna.explanation.confidence import Scored
 from lacuna.records import Languages, Translation
 from unit.documents.fake_translations import cut, fill, messages, problem, shout
 
@@ -335,8 +334,8 @@ def test_sentences_around_a_line_break_are_joined_without_escapes() -> None:
     out = io.BytesIO()
     splitter = Splitter(Languages("de", "en"), lambda text: True)
 
-    def shouted(texts: Iterable[str]) -> Iterator[Scored]:
-        return (Scored(Translation(text, text.upper(), 0.0, 1), None) for text in texts)
+    def shouted(groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+        return ([Translation(text, text.upper(), 0.0, 1) for text in group] for group in groups)
 
     made = DocumentTranslator(shouted, splitter)
     content = b"> Ein *fettes* Wort.  \n> Zwei ![x](y) Worte.\\\n> Drei\n"

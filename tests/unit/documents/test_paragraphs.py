@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.documents.paragraphs import Splitter, is_translatable, translate_paragraphs
-from lacuna.explanation.confidence import Scored
+from lacuna.documents.paragraphs import Paragraph, Splitter, TranslateGroups, is_translatable, translate_paragraphs
 from lacuna.records import Languages, Translation
 
 
-def shout(texts: Iterable[str]) -> Iterator[Scored]:
-    for text in texts:
-        yield Scored(Translation(text, text.upper(), -1.0, len(text)), 0.5 if text else None)
+def shout(groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+    for group in groups:
+        yield [Translation(text, text.upper(), -1.0, len(text), confidence=0.5) for text in group]
 
 
-def echo(texts: Iterable[str]) -> Iterator[Scored]:
-    return (Scored(Translation(text, text, 0.0, 1), None) for text in texts)
+def echo(groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+    return ([Translation(text, text, 0.0, 1) for text in group] for group in groups)
+
+
+def translated(texts: Iterable[str], splitter: Splitter, translate: TranslateGroups) -> Iterator[Paragraph]:
+    for [paragraph] in translate_paragraphs(([text] for text in texts), splitter, translate):
+        yield paragraph
 
 
 def splitter(languages: str = "de-en", *, most: int = 1000, lines: bool = False) -> Splitter:
@@ -28,40 +32,44 @@ def splitter(languages: str = "de-en", *, most: int = 1000, lines: bool = False)
 
 def test_sentences_are_translated_and_white_space_stays() -> None:
     text = "  Die Datei ist da.  Das ist gut!\n\nEnde"
-    [paragraph] = translate_paragraphs([text], splitter(), shout)
+    [paragraph] = translated([text], splitter(), shout)
     assert paragraph.text == text.upper()
-    assert [one.source for one in paragraph.sentences if one.scored] == ["Die Datei ist da.", "Das ist gut!", "Ende"]
+    assert [one.source for one in paragraph.sentences if one.translation] == [
+        "Die Datei ist da.",
+        "Das ist gut!",
+        "Ende",
+    ]
     assert paragraph.confidence == 0.5
 
 
 def test_what_has_no_letters_stays() -> None:
-    def fail(texts: Iterable[str]) -> Iterator[Scored]:
-        for text in texts:
-            assert text == "", "translated"
-            yield Scored(Translation("", "", 0.0, 0), None)
+    def fail(groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+        for group in groups:
+            assert not group, "translated"
+            yield []
 
     texts = ["***", "", "1,5 %", "%(name)s", "   "]
-    assert [paragraph.text for paragraph in translate_paragraphs(texts, splitter(), fail)] == texts
+    assert [paragraph.text for paragraph in translated(texts, splitter(), fail)] == texts
 
 
 def test_a_long_sentence_is_cut_at_clauses() -> None:
     text = "Wenn es regnet, bleiben wir hier; sonst gehen wir, sobald es hell ist."
-    [paragraph] = translate_paragraphs([text], splitter(most=40), shout)
+    [paragraph] = translated([text], splitter(most=40), shout)
     assert paragraph.text == text.upper()
     assert all(len(one.source) <= 40 for one in paragraph.sentences)
     assert len(paragraph.sentences) > 1
 
 
 def test_lines_are_sentences() -> None:
-    [paragraph] = translate_paragraphs(["Eins. Zwei.\n\nDrei."], splitter(lines=True), shout)
-    assert [one.source for one in paragraph.sentences if one.scored] == ["Eins. Zwei.", "Drei."]
+    [paragraph] = translated(["Eins. Zwei.\n\nDrei."], splitter(lines=True), shout)
+    assert [one.source for one in paragraph.sentences if one.translation] == ["Eins. Zwei.", "Drei."]
     assert paragraph.text == "EINS. ZWEI.\n\nDREI."
 
 
 def test_spaces_between_sentences_follow_the_target_language() -> None:
-    [english] = translate_paragraphs(["你好。再见。"], splitter("zh-en"), echo)
+    [english] = translated(["你好。再见。"], splitter("zh-en"), echo)
     assert english.text == "你好。 再见。"
-    [chinese] = translate_paragraphs(["Hello. Bye."], splitter("en-zh"), echo)
+    [chinese] = translated(["Hello. Bye."], splitter("en-zh"), echo)
     assert chinese.text == "Hello.Bye."
 
 
@@ -73,14 +81,14 @@ def test_many_paragraphs_come_in_order_and_are_not_gathered() -> None:
             read.append(number)
             yield f"Satz {number}." if number % 3 else ""
 
-    paragraphs = translate_paragraphs(texts(), splitter(), shout)
+    paragraphs = translated(texts(), splitter(), shout)
     assert [next(paragraphs).text for _ in range(5)] == ["", "SATZ 1.", "SATZ 2.", "", "SATZ 4."]
     assert len(read) <= 7
 
 
 @given(st.text(), st.booleans())
 def test_translating_nothing_changes_nothing(text: str, lines: bool) -> None:
-    [paragraph] = translate_paragraphs([text], splitter("de-de_AT", lines=lines), echo)
+    [paragraph] = translated([text], splitter("de-de_AT", lines=lines), echo)
     # A space may be added between sentences that had none.
     assert paragraph.text.replace(" ", "") == text.replace(" ", "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from lacuna.documents import DocumentSettings, DocumentTranslator, Splitter, for
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.translation import MOST_REVIEWED, REVIEW_BELOW, DocumentReport, check_files
 from lacuna.errors import DocumentError, SettingError
-from lacuna.explanation.confidence import Scored
 from lacuna.memory import Match, SegmentMatches
 from lacuna.records import Languages, Origin, SentencePair, Translation
 
@@ -49,13 +48,15 @@ class Shouting:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def __call__(self, texts: Iterable[str]) -> Iterator[Scored]:
-        for text in texts:
-            if text:
-                self.asked.append(text)
-            flag = "flagged" if "Flagge" in text else ""
-            shouted = "".join(letter.upper() if letter not in "sd" else letter for letter in text)
-            yield Scored(Translation(text, shouted, 0.0, 1, flag=flag), 1 / len(text) if text else None)
+    def __call__(self, groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+        for group in groups:
+            self.asked += group
+            yield [self._shouted(text) for text in group]
+
+    def _shouted(self, text: str) -> Translation:
+        flag = "flagged" if "Flagge" in text else ""
+        shouted = "".join(letter.upper() if letter not in "sd" else letter for letter in text)
+        return Translation(text, shouted, 0.0, 1, flag=flag, confidence=1 / len(text))
 
 
 class OneMatch(SegmentMatches):
@@ -122,11 +123,13 @@ def test_the_least_sure_come_first() -> None:
 
 
 def test_an_unknown_confidence_is_not_taken_for_a_good_one() -> None:
-    def unsure(away: bool, texts: Iterable[str]) -> Iterator[Scored]:
-        for text in texts:
-            unknown = "zwei" in text
-            translation = Translation(text, text, 0.0, 1, without_memory=away and unknown)
-            yield Scored(translation, None if unknown else 0.9)
+    def unsure(away: bool, groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
+        for group in groups:
+            known = {text: "zwei" not in text for text in group}
+            yield [
+                Translation(text, text, 0.0, 1, without_memory=away and not sure, confidence=0.9 if sure else None)
+                for text, sure in known.items()
+            ]
 
     def reviewed(below: float | None, away: bool = False) -> list[tuple[str, str]]:
         splitter, settings = Splitter(Languages("de", "en"), lambda text: True), DocumentSettings(review_below=below)

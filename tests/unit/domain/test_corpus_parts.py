@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from lacuna.corpora import source_keys
-from lacuna.domain.corpus_parts import LEAST, MOST_DEV, MOST_TEST, SHARE, CorpusParts, part_size, read_parts
+from lacuna.domain.corpus_parts import MAX_DEV, MAX_TEST, MIN_PART, SHARE, CorpusParts, part_size, read_parts
 from lacuna.errors import CorpusError
 from made_up import make_pairs, write_pairs
 
-ENOUGH = int(LEAST / SHARE)
+ENOUGH = int(MIN_PART / SHARE)
 
 
 def sources(parts: CorpusParts) -> list[set[bytes]]:
@@ -20,11 +20,11 @@ def sources(parts: CorpusParts) -> list[set[bytes]]:
 
 @pytest.mark.parametrize(
     ("sentences", "dev", "test"),
-    [(30, 0, 0), (ENOUGH - 1, 0, 0), (ENOUGH, LEAST, LEAST), (3000, 300, 300), (10**6, MOST_DEV, MOST_TEST)],
+    [(30, 0, 0), (ENOUGH - 1, 0, 0), (ENOUGH, MIN_PART, MIN_PART), (3000, 300, 300), (10**6, MAX_DEV, MAX_TEST)],
 )
 def test_sizes_grow_with_the_corpus_up_to_a_bound(sentences: int, dev: int, test: int) -> None:
-    assert part_size(sentences, MOST_DEV) == dev
-    assert part_size(sentences, MOST_TEST) == test
+    assert part_size(sentences, MAX_DEV) == dev
+    assert part_size(sentences, MAX_TEST) == test
 
 
 def test_parts_share_no_source_sentence(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_parts_share_no_source_sentence(tmp_path: Path) -> None:
     assert not train & dev
     assert not train & test
     assert not dev & test
-    assert min(len(parts.dev), len(parts.test)) >= LEAST
+    assert min(len(parts.dev), len(parts.test)) >= MIN_PART
     assert len(parts.train) + len(parts.dev) + len(parts.test) + parts.shared == parts.cleaning.kept
     assert parts.notes == ()
 

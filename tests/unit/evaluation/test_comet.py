@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lacuna.cli import evaluate as verb
+from lacuna.cli.commands import add_verb
 from lacuna.errors import EvaluationError, MissingExtra, SettingError
 from lacuna.evaluation import SegmentScores, evaluate_files, evaluate_systems, resample_means, resample_sums
 from lacuna.progress import SILENT, Progress
@@ -22,7 +23,7 @@ WORSE = ["We see dogs.", "He has.", "She comes.", "We"]
 KEYS = {"comet", "comet_model", "comet_p_value", "comet_p_decline"}
 
 app = typer.Typer()
-app.command()(verb.evaluate)
+add_verb(app, verb.evaluate)
 runner = CliRunner()
 
 

@@ -17,6 +17,8 @@ from lacuna.evaluation.comet import find_checkpoint, find_python
 from lacuna.evaluation.comet_worker import placement, predict
 from lacuna.progress import Silent
 
+pytestmark = pytest.mark.posix
+
 SOURCES, REFERENCES = ["eins", "zwei", "drei"], ["one", "two", "three"]
 SYSTEMS = [["one", "too", "tree"], ["one", "two", "tree"]]
 LENGTHS = """

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from forging import write_forged
 from lacuna.errors import CalibrationError, CorpusError
-from lacuna.explanation.calibration import (
+from lacuna.fitting.calibration import DevTokens, compare, fit_calibration
+from lacuna.translator.calibration import (
     MANIFEST,
     Calibration,
     CalibrationManifest,
     load_calibration,
     save_calibration,
 )
-from lacuna.fitting.calibration import DevTokens, compare, fit_calibration
 
 MOST = 32
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +14,7 @@ from lacuna.combiners import Gate, Vanilla
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import CalibrationError, SettingError
-from lacuna.explanation import Calibration, Explainer, explain, find_gaps, load_calibration
+from lacuna.explanation import Explainer, explain, find_gaps
 from lacuna.fitting import DevSet, calibrate
 from lacuna.fitting.calibration import collect_tokens
 from lacuna.index import build_index
@@ -21,24 +22,19 @@ from lacuna.margin import margin_of
 from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Translator
+from lacuna.translator import Calibration, Translator, load_calibration
+from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True), 1)]
+MODEL_KINDS = ["marian", "t5", "nllb"]
 SHORT = BeamSettings(beam=2, max_new_tokens=8)
 SETTINGS = Vanilla(k=4, knn_weight=0.7, temperature=5.0)
 CALIBRATION = Calibration((1.0, 0.5), (-2.0, 4.0), (0.1, 0.9), 64)
 
 
-@pytest.fixture(scope="module")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
-
-
-@pytest.fixture(scope="module", params=["marian", "t5", "nllb"])
-def model(request: pytest.FixtureRequest, zoo: Zoo) -> Model:
-    return zoo.model(request.param)
+def calibrated(translator: Translator, calibration: Calibration | None = CALIBRATION) -> Translator:
+    return replace(translator.system, calibration=calibration).open()
 
 
 def remember(model: Model, pairs: list[SentencePair], into: Path) -> Memory:
@@ -53,11 +49,11 @@ def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 @pytest.fixture(scope="module")
 def translator(model: Model, memory: Memory) -> Translator:
-    return Translator(model, [memory], SETTINGS, SHORT)
+    return open_plain(model, [memory], SETTINGS, SHORT)
 
 
 def test_probabilities_add_up_and_texts_make_the_translation(translator: Translator) -> None:
-    plain = Translator(translator.model, beam=SHORT).translate(SOURCES)
+    plain = open_plain(translator.model, beam=SHORT).translate(SOURCES)
     own = translator.translate(SOURCES)
     for told, base, usual in zip(Explainer(translator).explain(SOURCES), plain, own, strict=True):
         assert (told.text, told.score, told.base_text) == (usual.text, pytest.approx(usual.score), base.text)
@@ -72,7 +68,7 @@ def test_probabilities_add_up_and_texts_make_the_translation(translator: Transla
 
 
 def test_margins_and_confidence_are_what_a_scan_of_the_store_gives(translator: Translator, memory: Memory) -> None:
-    explanations = Explainer(translator, calibration=CALIBRATION).explain(SOURCES[:3], TARGETS[:3])
+    explanations = Explainer(calibrated(translator)).explain(SOURCES[:3], TARGETS[:3])
     model = translator.model
     for source, target, told in zip(SOURCES, TARGETS, explanations, strict=False):
         forced = model.teacher_force(model.encode_sources([source]), model.encode_targets([target]))
@@ -110,7 +106,7 @@ def test_neighbors_are_marked_where_they_stand(translator: Translator, model: Mo
 
 def test_without_a_sentence_is_a_memory_that_never_had_it(translator: Translator, model: Model, tmp_path: Path) -> None:
     smaller = remember(model, PAIRS[1:], tmp_path / "all")
-    expected = Explainer(Translator(model, [smaller], SETTINGS, SHORT)).explain(SOURCES)
+    expected = Explainer(open_plain(model, [smaller], SETTINGS, SHORT)).explain(SOURCES)
     found = Explainer(translator, without=[0]).explain(SOURCES)
     for one, other in zip(found, expected, strict=True):
         assert one.without == (0,)
@@ -123,17 +119,17 @@ def test_without_a_sentence_is_a_memory_that_never_had_it(translator: Translator
 
 def test_margins_count_over_all_memories_together(model: Model, translator: Translator, tmp_path: Path) -> None:
     parts = [remember(model, PAIRS[:2], tmp_path / "a"), remember(model, PAIRS[2:], tmp_path / "b")]
-    together = Explainer(Translator(model, parts, SETTINGS, SHORT)).explain(SOURCES, TARGETS)
+    together = Explainer(open_plain(model, parts, SETTINGS, SHORT)).explain(SOURCES, TARGETS)
     for one, other in zip(together, Explainer(translator).explain(SOURCES, TARGETS), strict=True):
         assert [token.margin for token in one.tokens] == [token.margin for token in other.tokens]
         assert {near.memory for token in one.tokens for near in token.neighbors} == {"a", "b"}
 
 
 def test_a_model_alone_has_no_margin_and_a_blank_sentence_no_token(model: Model, translator: Translator) -> None:
-    [told] = Explainer(Translator(model, beam=SHORT)).explain(SOURCES[:1])
+    [told] = Explainer(open_plain(model, beam=SHORT)).explain(SOURCES[:1])
     assert told.text == told.base_text
     assert {token.margin for token in told.tokens} == {None}
-    blank, _ = Explainer(translator, calibration=CALIBRATION).explain(["", SOURCES[0]])
+    blank, _ = Explainer(calibrated(translator)).explain(["", SOURCES[0]])
     assert (blank.text, blank.tokens, blank.confidence) == ("", (), None)
 
 
@@ -157,8 +153,8 @@ class ShutGate:
 def test_the_gate_of_the_translator_applies_to_its_explanations(
     model: Model, memory: Memory, without: tuple[int, ...]
 ) -> None:
-    translator = Translator(model, [memory], SETTINGS, SHORT, gate=cast("Gate", ShutGate()))
-    plain = Translator(model, beam=SHORT).translate(SOURCES)
+    translator = open_plain(model, [memory], SETTINGS, SHORT, gate=cast("Gate", ShutGate()))
+    plain = open_plain(model, beam=SHORT).translate(SOURCES)
     for told, one in zip(Explainer(translator, without=without).explain(SOURCES), plain, strict=True):
         assert (told.text, told.score) == (one.text, pytest.approx(one.score))
         assert {token.knn_weight for token in told.tokens} == {0.0}
@@ -169,19 +165,19 @@ def test_a_translation_with_8_bit_weights_is_explained_with_8_bit_weights(
     zoo: Zoo, tmp_path: Path, without: tuple[int, ...]
 ) -> None:
     model = zoo.model("marian")
-    rounded = Translator(model, [remember(model, PAIRS, tmp_path / "all")], SETTINGS, SHORT, int8=True)
+    rounded = open_plain(model, [remember(model, PAIRS, tmp_path / "all")], SETTINGS, SHORT, int8=True)
     explained = Explainer(rounded, without=without)
-    base = Translator(model, beam=SHORT, int8=True).translate(SOURCES)
+    base = open_plain(model, beam=SHORT, int8=True).translate(SOURCES)
     assert [told.base_text for told in explained.explain(SOURCES)] == [one.text for one in base]
-    exact = Translator(model, explained.translator.memories, SETTINGS, SHORT).translate(SOURCES)
+    exact = open_plain(model, explained.translator.memories, SETTINGS, SHORT).translate(SOURCES)
     scores = [one.score for one in explained.translator.translate(SOURCES)]
     assert [told.score for told in explained.explain(SOURCES)] == scores
     assert scores != [one.score for one in exact]  # otherwise the model would not tell the two apart
 
 
 def test_one_sentence_is_explained_as_among_others(translator: Translator) -> None:
-    told = explain(translator, SOURCES[1], target=TARGETS[1], without=[0], calibration=CALIBRATION)
-    [other] = Explainer(translator, without=[0], calibration=CALIBRATION).explain([SOURCES[1]], [TARGETS[1]])
+    told = explain(calibrated(translator), SOURCES[1], target=TARGETS[1], without=[0])
+    [other] = Explainer(calibrated(translator), without=[0]).explain([SOURCES[1]], [TARGETS[1]])
     assert told == other
     assert explain(translator, SOURCES[0]).text == translator.translate(SOURCES[:1])[0].text
 
@@ -192,13 +188,13 @@ def test_what_cannot_be_explained_is_refused(translator: Translator, model: Mode
     with pytest.raises(SettingError, match="most_margin: got 0"):
         Explainer(translator, most_margin=0)
     with pytest.raises(SettingError, match="needs 64 or more"):
-        Explainer(translator, calibration=CALIBRATION, most_margin=8)
+        Explainer(calibrated(translator), most_margin=8)
     with pytest.raises(SettingError, match="without a memory"):
-        Explainer(Translator(model), calibration=CALIBRATION)
+        open_plain(model, calibration=CALIBRATION)
     with pytest.raises(CalibrationError, match="another model"):
-        Explainer(translator, calibration=Calibration((1.0, 1.0), (0.0,), (0.5,), 64, "f" * 64))
+        calibrated(translator, Calibration((1.0, 1.0), (0.0,), (0.5,), 64, "f" * 64))
     with pytest.raises(SettingError, match="two memories are named 'all'"):
-        Explainer(Translator(model, [*translator.memories, *translator.memories]))
+        Explainer(open_plain(model, [*translator.memories, *translator.memories]))
     with pytest.raises(SettingError, match="2 sentences but 1 translations"):
         Explainer(translator).explain(SOURCES[:2], TARGETS[:1])
 
@@ -218,7 +214,7 @@ def test_calibrating_saves_what_explaining_uses(translator: Translator, memory: 
     assert report.manifest.right == pytest.approx(memory.store.known.mean(), abs=0.05)
     assert set(report.as_json()) == {"into", "skipped", "sentences", "tokens", "right", "seed", "measured"}
     assert report.calibration == load_calibration(tmp_path / "one")
-    [told] = Explainer(translator, calibration=report.calibration).explain(SOURCES[:1])
+    [told] = Explainer(calibrated(translator, report.calibration)).explain(SOURCES[:1])
     assert told.confidence is not None
     assert 0 <= told.confidence <= 1
 
@@ -226,10 +222,10 @@ def test_calibrating_saves_what_explaining_uses(translator: Translator, memory: 
 @pytest.mark.parametrize("calibration", [None, CALIBRATION])
 def test_gaps_are_what_the_explanations_say(translator: Translator, calibration: Calibration | None) -> None:
     texts = ["", *SOURCES, "  ", SOURCES[1]]
-    gaps = find_gaps(translator, texts, calibration=calibration)
+    gaps = find_gaps(calibrated(translator, calibration), texts)
     assert sorted(gap.line for gap in gaps) == [2, 3, 4, 5]
     assert [gap.gap for gap in gaps] == sorted((gap.gap for gap in gaps), reverse=True)
-    told = {one.source: one for one in Explainer(translator, calibration=calibration).explain(SOURCES)}
+    told = {one.source: one for one in Explainer(calibrated(translator, calibration)).explain(SOURCES)}
     for gap in gaps:
         one = told[gap.source]
         assert texts[gap.line - 1] == gap.source

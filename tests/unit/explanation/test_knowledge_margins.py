@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lacuna.explanation.knowledge import known_margins
 from lacuna.index import ExactIndex
 from lacuna.margin import margin_of
 from lacuna.memory import FolderMemory
+from lacuna.translator.knowledge import known_margins
 from lacuna.translator.retrieval import find_neighbors
 from unit.margin.stores import make_store
 

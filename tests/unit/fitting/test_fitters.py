@@ -12,6 +12,7 @@ import typer
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from lacuna.cli.commands import add_verb
 from lacuna.cli.evaluate import evaluate
 from lacuna.cli.fit import fit as verb
 from lacuna.combiners import Adaptive, Combiner, Kster, SavedCombiner, Vanilla, load_combiner
@@ -21,14 +22,15 @@ from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError, StoreError
 from lacuna.evaluation import evaluate_systems
 from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter, tune
-from lacuna.fitting.token_cache import LOWEST_LOG_P, TokenCache, collect_dev, collect_entries
+from lacuna.fitting.token_cache import MIN_LOG_P, TokenCache, collect_dev, collect_entries
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
 from lacuna.memory import FolderMemory, Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.pruning import make_pruner, prune_store
-from lacuna.translator import System, Translator
+from lacuna.translator import System
 from made_up import make_pairs, write_pairs
+from plain_systems import open_plain
 from unit.models.tiny_models import Zoo
 
 TRAIN, DEV = make_pairs(30, seed=1), make_pairs(12, seed=2)
@@ -111,7 +113,7 @@ def test_a_token_that_the_model_shuts_out_does_not_spoil_the_sums(
         model.encode_sources([pair.source for pair in DEV[:2]]), model.encode_targets([pair.target for pair in DEV[:2]])
     )
     dense = plain(model, forced.keys)[:, others].double().log_softmax(-1)
-    np.testing.assert_allclose(cache.log_p_sum, dense.sum(1) + LOWEST_LOG_P, rtol=1e-5)
+    np.testing.assert_allclose(cache.log_p_sum, dense.sum(1) + MIN_LOG_P, rtol=1e-5)
 
 
 class Blind:
@@ -148,7 +150,7 @@ def test_fitted_combiners_translate_after_loading(
     texts = [pair.source for pair in DEV[:3]]
 
     def translate(combiner: Combiner) -> list[str]:
-        return [one.text for one in Translator(model, memories, combiner, SHORT).translate(texts, evidence=True)]
+        return [one.text for one in open_plain(model, memories, combiner, SHORT).translate(texts, evidence=True)]
 
     assert translate(saved) == translate(report.combiner)
 
@@ -178,7 +180,7 @@ def test_memories_with_fewer_entries_than_k(model: Model, tmp_path: Path) -> Non
     assert (looked_up.values >= 0).sum(1).tolist() == [tiny.store.entries - 1] * tiny.store.entries
     adaptive = FitAdaptive(k=32, temperature=10.0).fit(model, [tiny], DevSet(DEV[:4])).combiner
     for combiner in (adaptive, Kster(model.dimension, 32)):
-        [result] = Translator(model, [tiny], combiner, SHORT).translate([DEV[0].source], evidence=True)
+        [result] = open_plain(model, [tiny], combiner, SHORT).translate([DEV[0].source], evidence=True)
         assert all(0 <= step.knn_weight <= 1 + 1e-6 for step in result.steps)
 
 
@@ -215,7 +217,7 @@ def test_what_cannot_be_fitted_is_refused_before_any_work(
 
 def test_verb(zoo: Zoo, memories: list[Memory], tmp_path: Path) -> None:
     app = typer.Typer()
-    app.command()(verb)
+    add_verb(app, verb)
     dev, into = write_pairs(tmp_path / "dev.tsv", DEV), tmp_path / "combiner"
     options = ["--model", zoo.folder("marian"), "--device", "cpu", "--k", 2, "--into", into]
     options += [word for memory in memories for word in ("--memory", memory.store.path)]

@@ -21,8 +21,9 @@ from lacuna.memory import Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Translator
 from lacuna.translator.knn_scorer import KnnScorer
+from lacuna.translator.retriever import Retriever
+from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
@@ -51,13 +52,13 @@ def gate(model: Model, memory: Memory, tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_an_open_gate_changes_nothing_and_a_shut_one_leaves_the_model(model: Model, memory: Memory, gate: Gate) -> None:
-    always = Translator(model, [memory], COMBINER, SHORT).translate(SOURCES)
-    opened = Translator(
+    always = open_plain(model, [memory], COMBINER, SHORT).translate(SOURCES)
+    opened = open_plain(
         model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=-INFINITE, beam_threshold=INFINITE)
     )
-    shut = Translator(model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=INFINITE))
+    shut = open_plain(model, [memory], COMBINER, SHORT, gate=replace(gate, threshold=INFINITE))
     assert opened.translate(SOURCES) == always
-    assert shut.translate(SOURCES) == Translator(model, beam=SHORT).translate(SOURCES)
+    assert shut.translate(SOURCES) == open_plain(model, beam=SHORT).translate(SOURCES)
     assert opened.search_count.searched == opened.search_count.rows > 0
     assert shut.search_count.searched == 0
 
@@ -75,10 +76,10 @@ class Chosen:
 @pytest.mark.parametrize("rows", [(), (2,), (1, 2), (0, 1, 3), (0, 1, 2, 3)])
 def test_only_rows_that_are_wanted_are_changed(model: Model, memory: Memory, rows: tuple[int, ...]) -> None:
     plain = ModelScorer(model)
-    gated = KnnScorer(plain, [memory], COMBINER, Chosen(rows))  # type: ignore[arg-type]
+    gated = KnnScorer(plain, Retriever([memory], COMBINER, Chosen(rows)))  # type: ignore[arg-type]
     sources = model.encode_sources(SOURCES[:4])
     without, always, found = (
-        one.score(one.start(sources)) for one in (plain, KnnScorer(plain, [memory], COMBINER), gated)
+        one.score(one.start(sources)) for one in (plain, KnnScorer(plain, Retriever([memory], COMBINER)), gated)
     )
     for row in range(4):
         if row in rows:
@@ -90,26 +91,28 @@ def test_only_rows_that_are_wanted_are_changed(model: Model, memory: Memory, row
 
 def test_no_search_changes_rows_above_the_beam_threshold(model: Model, memory: Memory, gate: Gate) -> None:
     plain = ModelScorer(model)
-    gated = KnnScorer(plain, [memory], COMBINER, replace(gate, threshold=-INFINITE, beam_threshold=1.0))
+    gated = KnnScorer(plain, Retriever([memory], COMBINER, replace(gate, threshold=-INFINITE, beam_threshold=1.0)))
     sources = model.encode_sources(SOURCES[:3])
     found = gated.score(gated.start(sources), torch.tensor([0.5, 1.5, 1.0]))
-    without, always = (one.score(one.start(sources)) for one in (plain, KnnScorer(plain, [memory], COMBINER)))
+    without, always = (
+        one.score(one.start(sources)) for one in (plain, KnnScorer(plain, Retriever([memory], COMBINER)))
+    )
     assert torch.equal(found[1], without[1])
     torch.testing.assert_close(found[[0, 2]], always[[0, 2]])
 
 
 def test_a_beam_threshold_above_every_score_gap_changes_nothing(model: Model, memory: Memory, gate: Gate) -> None:
-    always = Translator(model, [memory], COMBINER, SHORT).translate(SOURCES)
+    always = open_plain(model, [memory], COMBINER, SHORT).translate(SOURCES)
     far, near = (replace(gate, threshold=-INFINITE, beam_threshold=threshold) for threshold in (1e9, 0.0))
-    assert Translator(model, [memory], COMBINER, SHORT, gate=far).translate(SOURCES) == always
-    best_only = Translator(model, [memory], COMBINER, SHORT, gate=near)
+    assert open_plain(model, [memory], COMBINER, SHORT, gate=far).translate(SOURCES) == always
+    best_only = open_plain(model, [memory], COMBINER, SHORT, gate=near)
     best_only.translate(SOURCES)
     assert 0 < best_only.search_count.searched < best_only.search_count.rows / 2  # of a beam of 3
 
 
 def test_evidence_says_what_the_search_for_the_best_translation_said(model: Model, memory: Memory, gate: Gate) -> None:
     near = replace(gate, threshold=-INFINITE, beam_threshold=0.3)
-    translator = Translator(model, [memory], COMBINER, SHORT, gate=near)
+    translator = open_plain(model, [memory], COMBINER, SHORT, gate=near)
     for result in translator.translate(SOURCES, evidence=True):
         assert sum(math.log(step.p) for step in result.steps) / len(result.steps) == pytest.approx(
             result.score, abs=1e-3
@@ -117,7 +120,7 @@ def test_evidence_says_what_the_search_for_the_best_translation_said(model: Mode
 
 
 def test_evidence_tells_where_nothing_was_searched(model: Model, memory: Memory, gate: Gate) -> None:
-    half = Translator(model, [memory], COMBINER, SHORT, gate=gate)
+    half = open_plain(model, [memory], COMBINER, SHORT, gate=gate)
     features = []
     for result in half.translate(SOURCES, evidence=True):
         for step in result.steps:
@@ -127,7 +130,7 @@ def test_evidence_tells_where_nothing_was_searched(model: Model, memory: Memory,
 
 
 def test_a_batch_decides_as_single_sentences_do(model: Model, memory: Memory, gate: Gate) -> None:
-    translator = Translator(model, [memory], COMBINER, SHORT, gate=gate)
+    translator = open_plain(model, [memory], COMBINER, SHORT, gate=gate)
     together = [result.text for result in translator.translate(SOURCES)]
     assert together == [translator.translate([source])[0].text for source in SOURCES]
 

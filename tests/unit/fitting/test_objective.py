@@ -1,4 +1,4 @@
-"""Fitting on cached tokens: loss and gradients against the whole vocabulary, and what is learned from made-up data."""
+"""The objective of fitting against the whole vocabulary, held-out sentences, and the training loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -16,16 +15,11 @@ from torch import nn
 from lacuna.combiners import Adaptive, Kster, Neighbors, Vanilla
 from lacuna.combiners.interpolation import Weighing
 from lacuna.errors import SettingError
-from lacuna.fitting.adaptive import RECIPE, TEMPERATURES, fit_adaptive
-from lacuna.fitting.kster import fit_kster
 from lacuna.fitting.objective import FitRecipe, hold_out, losses, perplexity, train
-from lacuna.fitting.token_cache import TokenCache
-from lacuna.fitting.vanilla import DevRetrievals, search_grid
 from lacuna.progress import SILENT
 from unit.combiners.neighborhoods import DIMENSION, VOCABULARY, make_cache, make_neighbors
 
 SMOOTHING = 0.05
-QUICK = replace(RECIPE, batch=128, updates=150)
 
 
 def dense_loss(log_probs: torch.Tensor, found: Neighbors, gold: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
@@ -119,101 +113,6 @@ def test_an_underflow_is_no_nan() -> None:
     found = cache.neighbors(torch.arange(1))
     loss = losses(cache, torch.arange(1), combiner.weigh(combiner.features(found), combiner.kernels(found)), 0.1)
     assert all(grad.isfinite().all() for grad in gradients(loss.sum(), combiner.network))
-
-
-def made_up_dev(seed: int = 0, sentences: int = 60, k: int = 4) -> TokenCache:
-    """Return tokens of a memory that can be trusted where it is near, and of a model that knows little."""
-    rng = np.random.default_rng(seed)
-    count = sentences * 20
-    gold = rng.integers(0, VOCABULARY, count)
-    nearest = rng.uniform(0, 100, count)
-    distances = nearest[:, None] + np.cumsum(rng.uniform(0, 3, (count, k)), axis=1)
-    right = rng.random((count, k)) < np.where(nearest < 50, 0.95, 0.1)[:, None]
-    values = np.where(right, gold[:, None], rng.integers(0, VOCABULARY, (count, k)))
-    logits = rng.normal(size=(count, VOCABULARY)) + np.eye(VOCABULARY)[gold]
-    keys = np.repeat(np.sqrt(nearest)[:, None, None] * np.ones(DIMENSION), k, axis=1)
-    near = torch.from_numpy(keys).float()
-    found = Neighbors(
-        torch.from_numpy(distances).float(), torch.from_numpy(values), None, torch.zeros(count, DIMENSION), lambda: near
-    )
-    cache = make_cache(found, torch.from_numpy(logits).float().log_softmax(-1), torch.from_numpy(gold))
-    return replace(cache, sentences=torch.arange(sentences).repeat_interleave(20))
-
-
-def test_adaptive_learns_when_to_trust_the_memory_which_vanilla_cannot() -> None:
-    dev = made_up_dev()
-    fit = fit_adaptive(dev, recipe=QUICK)
-    held = fit.held_out
-    retrievals = DevRetrievals(dev.log_p_gold[held].numpy(), dev.distances[held].numpy(), dev.says_gold[held].numpy())
-    assert math.exp(fit.run.loss) < 0.9 * search_grid(retrievals)[0].perplexity
-    weight = fit.combiner.mass(dev.neighbors(held)).sum(1)
-    near = dev.distances[held, 0] < 50
-    assert weight[near].mean() > 0.8
-    assert weight[~near].mean() < 0.4
-
-
-def test_what_was_learned_reads_raw_features() -> None:
-    dev = made_up_dev()
-    fit = fit_adaptive(dev, temperature=30.0, recipe=QUICK)
-    assert fit.combiner.temperature == 30.0
-    assert perplexity(dev, fit.held_out, fit.combiner) == pytest.approx(math.exp(fit.run.loss), rel=1e-4)
-
-
-def test_temperature_is_chosen_from_the_grid_by_what_was_held_out() -> None:
-    dev = made_up_dev()
-    # The second neighbor is always right and the first never, so the flattest kernel is best.
-    wrong = torch.stack([(dev.gold + 1) % VOCABULARY, dev.gold, dev.gold, dev.gold], dim=1)
-    distances = torch.tensor([0.0, 30.0, 30.0, 30.0]).expand(dev.tokens, 4) + dev.distances[:, :1]
-    lying = make_cache(
-        Neighbors(distances, wrong, None, None, lambda: torch.zeros(dev.tokens, 4, 1)),
-        torch.full((dev.tokens, VOCABULARY), 1 / VOCABULARY).log(),
-        dev.gold,
-    )
-    assert fit_adaptive(lying, recipe=QUICK).combiner.temperature == max(TEMPERATURES)
-
-
-def test_useless_memory_does_no_harm() -> None:
-    dev = made_up_dev()
-    useless = replace(
-        dev, values=torch.randint(0, VOCABULARY, dev.values.shape, generator=torch.Generator().manual_seed(3))
-    )
-    fit = fit_adaptive(useless, recipe=QUICK)
-    assert math.exp(fit.run.loss) < 1.02 * perplexity(useless, fit.held_out)
-
-
-def test_memory_without_entries_can_be_fitted_to() -> None:
-    dev = made_up_dev(sentences=5)
-    empty = replace(dev, values=torch.full_like(dev.values, -1), distances=torch.full_like(dev.distances, torch.inf))
-    fit = fit_adaptive(empty, recipe=QUICK)
-    assert math.exp(fit.run.loss) == pytest.approx(perplexity(empty, fit.held_out), rel=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["adaptive", "kster"])
-def test_same_seed_same_weights(kind: str) -> None:
-    dev = made_up_dev(sentences=20)
-
-    def weights(seed: int) -> list[bytes]:
-        before = torch.get_rng_state()
-        short = replace(QUICK, updates=50)
-        if kind == "adaptive":
-            combiner: Adaptive | Kster = fit_adaptive(dev, temperature=10.0, recipe=short, seed=seed).combiner
-        else:
-            combiner = fit_kster(dev, dev, DIMENSION, recipe=short, seed=seed).combiner
-        assert torch.equal(torch.get_rng_state(), before)
-        return [weight.detach().numpy().tobytes() for weight in combiner.network.parameters()]
-
-    assert weights(1) == weights(1)
-    assert weights(1) != weights(2)
-
-
-def test_kster_learns_when_to_trust_the_memory() -> None:
-    dev = made_up_dev(seed=1)
-    fit = fit_kster(made_up_dev(seed=2), dev, DIMENSION, recipe=replace(QUICK, learning_rate=0.01))
-    weight = fit.combiner.mass(dev.neighbors(torch.arange(dev.tokens))).sum(1)
-    near = dev.distances[:, 0] < 50
-    assert weight[near].mean() > 0.8
-    assert weight[~near].mean() < 0.4
-    assert math.exp(fit.run.loss) == pytest.approx(perplexity(dev, torch.arange(dev.tokens), fit.combiner), rel=1e-4)
 
 
 @given(st.lists(st.integers(0, 8), min_size=2, max_size=40), st.floats(0, 1), st.integers(0, 5))

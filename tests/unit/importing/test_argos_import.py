@@ -168,7 +168,7 @@ def test_refuses_what_is_too_large_twice_or_damaged(
     path.write_bytes(whole[:middle] + bytes(40) + whole[middle + 40 :])
     refused(path, tmp_path, "cannot be unpacked")
     path.write_bytes(whole)
-    monkeypatch.setattr("lacuna.models.importing.ctranslate2._MOST_BYTES", 1000)
+    monkeypatch.setattr("lacuna.models.importing.ctranslate2._MAX_BYTES", 1000)
     refused(path, tmp_path, "at most 1,000 are accepted")
     monkeypatch.undo()
     with zipfile.ZipFile(path, "a") as archive:

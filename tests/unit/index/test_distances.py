@@ -73,7 +73,9 @@ def test_fast_and_product_distances_stay_within_their_bounds(offset: float) -> N
     truth = ((wide[left] - wide[right]) ** 2).sum(axis=1)
     pairs = PairDistances(vectors, vectors)
     assert np.allclose(pairs.exact(left, right), truth, rtol=1e-13)
-    assert (np.abs(pairs.fast(left, right) - truth) <= pairs.relative_error * truth).all()
+    assert (
+        np.abs(pairs.fast(vectors.gather(left), np.arange(len(left)), right) - truth) <= pairs.relative_error * truth
+    ).all()
 
     centered = CenteredVectors(vectors, keys.mean(axis=0, dtype=np.float64).astype(np.float32))
     some, others = centered.gather(left[:200]), centered.gather(right[:200])
@@ -87,6 +89,6 @@ def test_pairs_near_their_threshold_are_decided_in_float64() -> None:
     keys = VectorArray(np.array([[0.0, 0.0], [1.0, 1e-4]], np.float32))
     pairs = PairDistances(keys, keys)
     left, right = np.array([0, 0]), np.array([1, 1])
-    exact = pairs.exact(left, right)
+    exact, fast = pairs.exact(left, right), pairs.fast(keys.gather(left), left, right)
     thresholds = np.array([np.nextafter(exact[0], 2), exact[1]])
-    assert pairs.below(left, right, pairs.fast(left, right), thresholds).tolist() == [True, False]
+    assert pairs.below(left, right, fast, thresholds).tolist() == [True, False]

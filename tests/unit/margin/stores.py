@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,10 @@ from lacuna.datastore.manifest import (
     ModelRecord,
     write_record,
 )
+from lacuna.index.distances import VectorArray
 from lacuna.records import Origin, SentencePair
+
+Table = tuple[NDArray[np.float16], NDArray[np.bool_]]  # keys, and whether each entry is known
 
 
 def make_store(folder: Path, keys: NDArray[np.floating], known: NDArray[np.bool_], shards: int = 2) -> Store:
@@ -62,3 +66,18 @@ def clustered(
     keys[near[0]] = keys[near[1]] + 0.01
     share = np.clip(rng.normal(known_share, 0.3, size=len(centers)), 0, 1)
     return keys.astype(np.float16), rng.random(rows) < share[home]
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Entries without a store on disk."""
+
+    keys: VectorArray
+    mean: NDArray[np.float32]
+    known: NDArray[np.bool_]
+
+
+def in_memory(table: Table) -> InMemory:
+    keys, known = table
+    mean = keys.astype(np.float64).mean(axis=0) if len(keys) else np.zeros(keys.shape[1])
+    return InMemory(VectorArray(keys.astype(np.float32)), mean.astype(np.float32), known)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lacuna.index.distances import CenteredVectors, VectorArray
+from lacuna.index.distances import VectorArray
 from lacuna.margin import codes
 from lacuna.margin.codes import Coder, make_coders, passing
-from lacuna.margin.screening import find_rotation
+from lacuna.margin.screening import Screening
 
 
 def drawn(seed: int, rows: int, dimension: int, outliers: int) -> NDArray[np.float32]:
@@ -27,10 +27,8 @@ def drawn(seed: int, rows: int, dimension: int, outliers: int) -> NDArray[np.flo
 
 def coders_of(vectors: NDArray[np.float32], rows: int) -> list[Coder]:
     """Return coders that have seen the first vectors only."""
-    rng = np.random.default_rng(0)
-    centered = CenteredVectors(VectorArray(vectors), np.zeros(vectors.shape[1], np.float32))
-    rotation = find_rotation(centered, len(vectors), rng)
-    return make_coders(rotation, torch.from_numpy(vectors[:rows]), rng)
+    screening = Screening(VectorArray(vectors), np.zeros(vectors.shape[1], np.float32), len(vectors))
+    return make_coders(screening.rotation, torch.from_numpy(vectors[:rows]), np.random.default_rng(0))
 
 
 @settings(max_examples=40, deadline=None)

@@ -23,8 +23,8 @@ NEARBY = Approximate(nprobe=2, lists=10, sample=300)
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(measurement, "NEARBY", NEARBY)
-    monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
+    monkeypatch.setattr(measurement, "EXACT_LISTS", NEARBY)
+    monkeypatch.setattr("lacuna.margin.radius.BLOCK", 64)
     monkeypatch.setattr("lacuna.margin.approximate.BLOCK", 64)
     return make_store(tmp_path / "store", KEYS, KNOWN)
 
@@ -222,7 +222,7 @@ def test_other_settings_start_again(store: Store, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("lacuna.margin.tasks.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, 7, progress=KillAfter(12))
-    assert (store.path / "margin" / "unfinished" / "state.npz").is_file()
+    assert (store.path / "margin" / "unfinished" / "all-entries.npz").is_file()
     measure_margin(store, 9)
     assert read_margins(store).values.tolist() == reference_margins(KEYS, KNOWN, 9).tolist()
     assert sorted(margin_files(store)) == ["manifest.json", "margin.npy", "unknown.npy"]
@@ -232,7 +232,7 @@ def test_a_damaged_state_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("lacuna.margin.tasks.SECONDS_BETWEEN_SAVES", 0.0)
     with pytest.raises(Killed):
         measure_margin(store, progress=KillAfter(12))
-    state = store.path / "margin" / "unfinished" / "state.npz"
+    state = store.path / "margin" / "unfinished" / "all-entries.npz"
     state.write_bytes(state.read_bytes()[:-100])
     measure_margin(store)
     assert read_margins(store).values.tolist() == reference_margins(KEYS, KNOWN, 2048).tolist()

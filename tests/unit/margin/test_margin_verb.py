@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from lacuna.cli.commands import add_verb
 from lacuna.cli.margin import margin
 from lacuna.datastore import Store
 from lacuna.errors import SettingError, StoreError
@@ -17,7 +18,7 @@ from unit.margin.stores import clustered, make_store
 
 KEYS, KNOWN = clustered(300, 8, 0.8)
 app = typer.Typer(pretty_exceptions_enable=False)
-app.command("margin")(margin)
+add_verb(app, margin)
 
 
 @pytest.fixture

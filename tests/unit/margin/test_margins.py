@@ -26,8 +26,8 @@ DIVIDED = Approximate(nprobe=2, lists=12)
 
 @pytest.fixture
 def divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurement, "NEARBY", DIVIDED)
-    monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
+    monkeypatch.setattr(measurement, "EXACT_LISTS", DIVIDED)
+    monkeypatch.setattr("lacuna.margin.radius.BLOCK", 64)
     monkeypatch.setattr("lacuna.margin.approximate.BLOCK", 64)
 
 
@@ -147,8 +147,8 @@ def small_stores(draw: st.DrawFn) -> tuple[NDArray[np.float16], NDArray[np.bool_
 def test_any_store(drawn: tuple[NDArray[np.float16], NDArray[np.bool_]], max_margin: int, lists: int) -> None:
     keys, known = drawn
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measurement, "NEARBY", Approximate(nprobe=1, lists=lists))
-        patch.setattr("lacuna.margin.exact.BLOCK", 8)
+        patch.setattr(measurement, "EXACT_LISTS", Approximate(nprobe=1, lists=lists))
+        patch.setattr("lacuna.margin.radius.BLOCK", 8)
         patch.setattr("lacuna.margin.approximate.BLOCK", 8)
         patch.setattr("os.fsync", lambda _: None)  # otherwise most of the time
         store = make_store(Path(folder) / "store", keys, known, shards=1)

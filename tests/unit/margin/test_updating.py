@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,28 +12,12 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from lacuna.errors import StoreError
-from lacuna.index.distances import VectorArray
 from lacuna.margin import Approximate, MeasuredEntries, measure_margin, measurement, read_margins, update_margins
+from lacuna.margin.radius import Entries, RadiusQuery, SelfJoin
 from lacuna.margin.reference import reference_margins
+from lacuna.margin.screening import Screening
 from lacuna.margin.storage import write_margins
-from unit.margin.stores import clustered, make_store
-
-Table = tuple[NDArray[np.float16], NDArray[np.bool_]]  # keys, and whether each entry is known
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """Entries without a store on disk."""
-
-    keys: VectorArray
-    mean: NDArray[np.float32]
-    known: NDArray[np.bool_]
-
-
-def in_memory(table: Table) -> InMemory:
-    keys, known = table
-    mean = keys.astype(np.float64).mean(axis=0) if len(keys) else np.zeros(keys.shape[1])
-    return InMemory(VectorArray(keys.astype(np.float32)), mean.astype(np.float32), known)
+from unit.margin.stores import Table, clustered, in_memory, make_store
 
 
 def distances_of(table: Table) -> NDArray[np.float64]:  # (entries, entries)
@@ -84,9 +67,9 @@ def updated(before: MeasuredEntries, kept: NDArray[np.bool_], after: Table) -> M
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lacuna.margin.updating.BLOCK", 64)
-    monkeypatch.setattr("lacuna.margin.updating._CHANGES_AT_ONCE", 16)
+    monkeypatch.setattr("lacuna.margin.radius.COLUMNS_AT_ONCE", 16)
     monkeypatch.setattr("lacuna.margin.screening._KEYS_AT_ONCE", 32)
-    monkeypatch.setattr("lacuna.margin.exact.BLOCK", 64)
+    monkeypatch.setattr("lacuna.margin.radius.BLOCK", 64)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -152,7 +135,7 @@ def test_any_sequence_of_additions_and_removals(data: st.DataObject, dimension: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lacuna.margin.updating.BLOCK", 8)
         patch.setattr("lacuna.margin.screening._KEYS_AT_ONCE", 4)
-        patch.setattr("lacuna.margin.exact.BLOCK", 8)
+        patch.setattr("lacuna.margin.radius.BLOCK", 8)
         for _ in range(data.draw(st.integers(1, 3))):
             kept = data.draw(hnp.arrays(np.bool_, len(table[0]), elements=data.draw(FLAGS)))
             table = changed(table, kept, data.draw(tables(dimension, 6)))
@@ -195,13 +178,12 @@ def test_golden_removals() -> None:
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.bool_]]:
     """Return a list that will contain, for each pass, whether each entry is measured."""
     opened: list[NDArray[np.bool_]] = []
-    original = measurement.Questions.wanted
 
-    def note(questions: measurement.Questions, number: int, max_margin: int) -> object:
-        opened.append(questions.open)
-        return original(questions, number, max_margin)
+    def note(entries: Entries, query: RadiusQuery, screening: Screening) -> SelfJoin:
+        opened.append(query.asks)
+        return SelfJoin(entries, query, screening)
 
-    monkeypatch.setattr(measurement.Questions, "wanted", note)
+    monkeypatch.setattr("lacuna.margin.exact.SelfJoin", note)
     return opened
 
 
@@ -236,7 +218,7 @@ def test_entries_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("max_margin", [4, 2048])
 def test_margins_of_a_store_are_updated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_margin: int) -> None:
-    monkeypatch.setattr(measurement, "NEARBY", Approximate(nprobe=2, lists=12))
+    monkeypatch.setattr(measurement, "EXACT_LISTS", Approximate(nprobe=2, lists=12))
     keys, known = clustered(500, 16, 0.9, seed=5)
     store = make_store(tmp_path / "store", keys[:450], known[:450])
     margins = measure_margin(store, max_margin).margins

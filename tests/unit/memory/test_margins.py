@@ -12,8 +12,8 @@ from lacuna.datastore.inspection import measured_margins
 from lacuna.errors import SettingError
 from lacuna.index import build_index
 from lacuna.margin import measure_margin, read_margins
-from lacuna.margin.edited import follow_edits
 from lacuna.margin.reference import reference_margins
+from lacuna.margin.updating import follow_edits
 from lacuna.memory import Selection, compact_memory
 from lacuna.memory.folder_edits import add_pairs, forget_sentences
 from lacuna.pruning import Plac, prune_store

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from lacuna.models.adapter import Model
-from unit.models.tiny_models import KINDS, Zoo
-
-
-@pytest.fixture(scope="session")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
+from unit.models.tiny_models import KINDS
 
 
 @pytest.fixture(params=sorted(KINDS))
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def model(zoo: Zoo, kind: str) -> Model:
-    return zoo.model(kind)

@@ -19,7 +19,8 @@ def reload(folder: Path, kind: str) -> Model:
     return load_model(folder, languages=KINDS[kind].languages, device="cpu")
 
 
-def test_the_same_folder_gives_the_same_fingerprint(zoo: Zoo, model: Model, kind: str) -> None:
+def test_the_same_folder_gives_the_same_fingerprint(zoo: Zoo, kind: str) -> None:
+    model = zoo.model(kind)
     assert len(model.fingerprint) == 64
     assert reload(zoo.folder(kind), kind).fingerprint == model.fingerprint
 

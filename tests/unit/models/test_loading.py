@@ -16,7 +16,6 @@ import transformers
 
 from lacuna.errors import ModelError, SettingError
 from lacuna.models import loading
-from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
 from lacuna.records import Languages
 from unit.models.tiny_models import DE_EN, KINDS, SOURCES, Zoo, make_marian
@@ -24,7 +23,8 @@ from unit.models.tiny_models import DE_EN, KINDS, SOURCES, Zoo, make_marian
 MULTILINGUAL = sorted(kind for kind in KINDS if KINDS[kind].languages is not None)
 
 
-def test_a_model_is_frozen_and_in_eval_mode(model: Model) -> None:
+def test_a_model_is_frozen_and_in_eval_mode(zoo: Zoo, kind: str) -> None:
+    model = zoo.model(kind)
     assert not model.hf.training
     assert not any(parameter.requires_grad for parameter in model.hf.parameters())
     assert {parameter.dtype for parameter in model.hf.parameters()} == {torch.float32}

@@ -20,6 +20,7 @@ from lacuna.translator.translator import WINDOW
 from lacuna.workers import WorkerPool
 from lacuna.workers.task_messages import forget_tasks, open_task, pack_task
 from made_up import make_pairs
+from plain_systems import open_plain
 from unit.models.tiny_models import make_marian
 
 
@@ -33,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def model(folder: Path) -> Model:
+def loaded(folder: Path) -> Model:
     return load_model(folder / "model", device="cpu")
 
 
@@ -42,7 +43,7 @@ def name_of(model: Model, item: int) -> tuple[str, int, int]:
 
 
 def test_a_model_is_sent_by_its_folder_and_loaded_once(
-    model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: Model, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder.parent)
     message = pack_task(partial(name_of, load_model(Path("shared0") / "model", device="cpu")), None)
@@ -52,11 +53,11 @@ def test_a_model_is_sent_by_its_folder_and_loaded_once(
     forget_tasks()
     assert name == str(folder / "model")
     assert open_task(message)(2) == (name, first, 2)
-    assert first != id(model)
+    assert first != id(loaded)
 
 
-def test_another_model_is_refused(model: Model) -> None:
-    _, (source, _) = model.reopening()
+def test_another_model_is_refused(loaded: Model) -> None:
+    _, (source, _) = loaded.reopening()
     with pytest.raises(ModelError, match="a worker finds another model there"):
         reopen_model(source, "0" * 64)  # type: ignore[arg-type]
 
@@ -75,9 +76,9 @@ def translate_one(translator: Translator, text: str) -> str:
 
 
 @pytest.mark.parametrize("exact_contexts", [False, True])
-def test_a_translator_is_opened_with_all_settings(exact_contexts: bool, model: Model, folder: Path) -> None:
+def test_a_translator_is_opened_with_all_settings(exact_contexts: bool, loaded: Model, folder: Path) -> None:
     memory = open_memory(folder / "store", "mine")
-    translator = Translator(model, [memory], Vanilla(k=3, knn_weight=0.9), exact_contexts=exact_contexts)
+    translator = open_plain(loaded, [memory], Vanilla(k=3, knn_weight=0.9), exact_contexts=exact_contexts)
     forget_tasks()
     task = open_task(pack_task(partial(translate_one, translator), None))
     opened: Translator = task.args[0]  # type: ignore[attr-defined]
@@ -88,8 +89,8 @@ def test_a_translator_is_opened_with_all_settings(exact_contexts: bool, model: M
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_windows_of_a_pool_give_the_same_translations(workers: int, model: Model, folder: Path) -> None:
-    translator = Translator(model, [open_memory(folder / "store")])
+def test_windows_of_a_pool_give_the_same_translations(workers: int, loaded: Model, folder: Path) -> None:
+    translator = open_plain(loaded, [open_memory(folder / "store")])
     texts = [pair.source for pair in make_pairs(WINDOW + 20, seed=3)]
     texts[1] = ""
     plain = translator.translate(texts)

@@ -242,9 +242,14 @@ class Zoo:
         return path
 
     def model(self, kind: str) -> Model:
+        """Return the model that all tests share, which must not change."""
         if kind not in self._models:
-            self._models[kind] = load_model(self.folder(kind), languages=KINDS[kind].languages, device="cpu")
+            self._models[kind] = self.load(kind)
         return self._models[kind]
+
+    def load(self, kind: str) -> Model:
+        """Return a model of its own."""
+        return load_model(self.folder(kind), languages=KINDS[kind].languages, device="cpu")
 
     def copy(self, kind: str, to: Path) -> Path:
         shutil.copytree(self.folder(kind), to)

@@ -10,13 +10,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from lacuna.cli.commands import add_verb
 from lacuna.cli.prune import prune
 from lacuna.datastore import Store, inspect_store, open_store
 from lacuna.errors import LacunaError, SettingError
 from lacuna.pruning import PRUNERS, Plac, make_pruner
 
 app = typer.Typer(pretty_exceptions_enable=False)
-app.command("prune")(prune)
+add_verb(app, prune)
 
 
 def run(*arguments: object) -> str:

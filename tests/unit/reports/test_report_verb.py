@@ -10,34 +10,22 @@ from typing import Any
 
 import pytest
 
-from bad_input import run_refused, snapshot
-from lacuna.cli.main import main
+from commands import Refuse, Run, snapshot
 from unit.reports.experiments import ACCURACY, STATISTICS, record, write_experiment
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
-    monkeypatch.setattr("sys.argv", ["lacuna", "report", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-
-
-def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files(tmp_path: Path, run: Run) -> None:
     folder = write_experiment(tmp_path / "koran", STATISTICS, ACCURACY)
-    run(monkeypatch, str(folder))
-    assert capsys.readouterr().out == f"{folder}/report.html: written, with 2 files of figures\n"
+    assert run(["report", str(folder)]) == f"{folder}/report.html: written, with 2 files of figures\n"
     new = {str(path.relative_to(folder)) for path in folder.rglob("*") if "tables" not in path.parts}
     assert new == {"experiment.json", "report.html", "figures", "figures/accuracy.svg", "figures/accuracy.png"}
 
 
-def test_json_and_same_bytes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_and_same_bytes_again(tmp_path: Path, run: Run) -> None:
     folders = [write_experiment(tmp_path / name, STATISTICS, ACCURACY) for name in ("one", "other")]
     written = []
     for folder in folders:
-        run(monkeypatch, str(folder), "--json")
-        shown = json.loads(capsys.readouterr().out)
+        shown = json.loads(run(["report", str(folder), "--json"]))
         assert shown["report"] == str(folder / "report.html")
         assert shown["figures"] == [str(folder / "figures" / f"accuracy.{suffix}") for suffix in ("svg", "png")]
         written.append({path.relative_to(folder): state[2] for path, state in snapshot(folder).items()})
@@ -63,56 +51,50 @@ def broken(**changes: Any) -> dict[str, Any]:
         (broken(tables=["alias"]), "alias.json: contains a table named 'accuracy'"),
     ],
 )
-def test_bad_experiments(
-    content: str | dict[str, Any],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_experiments(content: str | dict[str, Any], message: str, tmp_path: Path, refuse: Refuse) -> None:
     write_experiment(tmp_path, ACCURACY)
     (tmp_path / "tables" / "alias.json").write_bytes((tmp_path / "tables" / "accuracy.json").read_bytes())
     text = content if isinstance(content, str) else json.dumps(content)
     (tmp_path / "experiment.json").write_text(text, encoding="utf-8")
-    assert message in run_refused(["report", str(tmp_path)], tmp_path, monkeypatch, capfd).line
+    assert message in refuse(["report", str(tmp_path)], tmp_path).line
 
 
-def test_other_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_bad_input(tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for name in ("nowhere", "file", "."):
-        line = run_refused(["report", name], tmp_path, monkeypatch, capfd).line
+        line = refuse(["report", name], tmp_path).line
         assert "no experiment, experiment.json is missing; name a folder written by lacuna reproduce" in line
 
 
-def test_a_plot_that_does_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plot_that_does_not_fit(tmp_path: Path, refuse: Refuse) -> None:
     path = write_experiment(tmp_path, STATISTICS, ACCURACY) / "tables" / "accuracy.json"
     table = json.loads(path.read_text(encoding="utf-8"))
     assert table["plot"]["y"] == ["Accuracy"]
     table["plot"]["y"] = ["Margin"]
     path.write_text(json.dumps(table), encoding="utf-8")
-    line = run_refused(["report", str(tmp_path)], tmp_path, monkeypatch, capfd).line
+    line = refuse(["report", str(tmp_path)], tmp_path).line
     assert "table accuracy: its plot has the value '0: 0'; allowed are numbers" in line
 
 
 def test_without_matplotlib_the_error_names_the_extra_and_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuse: Refuse
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "lacuna.reports.figures", raising=False)
     folder = write_experiment(tmp_path / "koran", STATISTICS, ACCURACY)
     before = snapshot(folder)
-    line = run_refused(["report", str(folder)], tmp_path, monkeypatch, capfd).line
+    line = refuse(["report", str(folder)], tmp_path).line
     assert line.endswith('drawing figures needs the package matplotlib; pip install "lacuna-mt[reports]"')
     assert snapshot(folder) == before
 
 
-def test_a_report_without_figures_needs_no_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_without_figures_needs_no_matplotlib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "lacuna.reports.figures", raising=False)
     folder = write_experiment(tmp_path / "koran", STATISTICS)
-    run(monkeypatch, str(folder))
+    run(["report", str(folder)])
     assert STATISTICS.title in (folder / "report.html").read_text(encoding="utf-8")
 
 

@@ -19,7 +19,7 @@ from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair, Step
 from lacuna.reproduction.cases import before_and_token, corpus_cases, neighbor_case, underline
-from lacuna.translator import Translator
+from plain_systems import open_plain
 
 RESTS = {
     "schläft im Haus": "is sleeping in the house",
@@ -46,8 +46,8 @@ UNSEEN = [
 
 
 @pytest.fixture(scope="module")
-def strange(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
-    store = build_store(model, STRANGE, tmp_path_factory.mktemp("strange") / "store")
+def strange(bundled: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    store = build_store(bundled, STRANGE, tmp_path_factory.mktemp("strange") / "store")
     build_index(store)
     return open_memory(store.path)
 
@@ -70,11 +70,11 @@ def spelled(model: Model, ids: list[int], chosen: list[bool]) -> str:
 
 @settings(max_examples=40)
 @given(chosen=st.lists(st.booleans(), min_size=40, max_size=40))
-def test_underlining_against_the_spelling_of_tokens(model: Model, chosen: list[bool]) -> None:
-    [ids] = model.encode_targets([TEXT])
-    written = underline(model, ids, chosen[: len(ids)])
+def test_underlining_against_the_spelling_of_tokens(bundled: Model, chosen: list[bool]) -> None:
+    [ids] = bundled.encode_targets([TEXT])
+    written = underline(bundled, ids, chosen[: len(ids)])
     assert written.replace("⟦", "").replace("⟧", "") == TEXT
-    assert written == spelled(model, ids, chosen[: len(ids)])
+    assert written == spelled(bundled, ids, chosen[: len(ids)])
 
 
 def test_marks_in_the_text_itself_do_not_underline() -> None:
@@ -88,9 +88,9 @@ def test_marks_in_the_text_itself_do_not_underline() -> None:
     assert written == "[[⟦a⟧]]"
 
 
-def test_where_a_token_goes_on_with_a_word(model: Model) -> None:
-    [ids] = model.encode_targets(["The wumpus is old."])
-    parts = [before_and_token(model, ids[:place], token) for place, token in enumerate(ids)]
+def test_where_a_token_goes_on_with_a_word(bundled: Model) -> None:
+    [ids] = bundled.encode_targets(["The wumpus is old."])
+    parts = [before_and_token(bundled, ids[:place], token) for place, token in enumerate(ids)]
     assert parts[0][0] == ""
     assert parts[-1] == ("The wumpus is old.", "(end of sentence)")
     inside = [part for part in parts if part[1].startswith("-")]
@@ -103,7 +103,7 @@ def test_where_a_token_goes_on_with_a_word(model: Model) -> None:
 
 def found_by_hand(model: Model, memory: Memory) -> list[tuple[str, Step]]:
     """Explain the dev set, and keep the steps that a case may show."""
-    translator = Translator(model, [memory], Vanilla(k=K))
+    translator = open_plain(model, [memory], Vanilla(k=K))
     explained = translator.explain([one.source for one in UNSEEN], [one.target for one in UNSEEN])
     return [
         (one.source, step)
@@ -116,10 +116,10 @@ def found_by_hand(model: Model, memory: Memory) -> list[tuple[str, Step]]:
     ]
 
 
-def test_neighbor_case(model: Model, strange: Memory) -> None:
-    table = neighbor_case(model, strange, UNSEEN, K)
+def test_neighbor_case(bundled: Model, strange: Memory) -> None:
+    table = neighbor_case(bundled, strange, UNSEEN, K)
     assert table is not None
-    allowed = found_by_hand(model, strange)
+    allowed = found_by_hand(bundled, strange)
     assert allowed
     store = strange.store
     distances = [row[5] for row in table.rows]
@@ -142,25 +142,25 @@ def test_neighbor_case(model: Model, strange: Memory) -> None:
         target = store.sentences[near.sentence].target
         assert target.startswith(so_far)
         assert target[len(so_far) :].lstrip().startswith(value)
-    assert neighbor_case(model, strange, UNSEEN, K) == table
+    assert neighbor_case(bundled, strange, UNSEEN, K) == table
 
 
-def test_no_case_is_no_table(model: Model, strange: Memory) -> None:
-    assert neighbor_case(model, strange, UNSEEN, strange.store.entries + 1) is None
-    assert neighbor_case(model, strange, UNSEEN[:1], K) is None
+def test_no_case_is_no_table(bundled: Model, strange: Memory) -> None:
+    assert neighbor_case(bundled, strange, UNSEEN, strange.store.entries + 1) is None
+    assert neighbor_case(bundled, strange, UNSEEN[:1], K) is None
 
 
 @pytest.fixture
-def measured(model: Model, pairs: list[SentencePair], tmp_path: Path) -> Store:
+def measured(bundled: Model, pairs: list[SentencePair], tmp_path: Path) -> Store:
     """Return a store in which two of five entries have small margins; some sentences come twice."""
-    store = build_store(model, [*pairs, *pairs[:6]], tmp_path / "store")
+    store = build_store(bundled, [*pairs, *pairs[:6]], tmp_path / "store")
     values = np.where(np.arange(store.entries) % 5 < 2, 1, 20).astype(np.uint16)
     write_margins(store, values, max_margin=20)
     return store
 
 
 @pytest.mark.parametrize("count", [1, 3, 50])
-def test_corpus_cases(model: Model, measured: Store, count: int) -> None:
+def test_corpus_cases(bundled: Model, measured: Store, count: int) -> None:
     margins = read_margins(measured)
     fitting = {}
     for sentence in range(len(measured.sentences)):
@@ -168,28 +168,32 @@ def test_corpus_cases(model: Model, measured: Store, count: int) -> None:
         ids, small = measured.values[rows].tolist(), [bool(margins.values[row] < 4) for row in rows]
         share = sum(small[:-1]) / (len(ids) - 1)  # the last is the end of the sentence
         if 6 <= len(ids) - 1 <= 30 and 0.2 <= share <= 0.7:
-            fitting[sentence] = (measured.sentences[sentence].source, spelled(model, ids, small), pytest.approx(share))
-    table = corpus_cases(model, measured, margins, count)
+            fitting[sentence] = (
+                measured.sentences[sentence].source,
+                spelled(bundled, ids, small),
+                pytest.approx(share),
+            )
+    table = corpus_cases(bundled, measured, margins, count)
     assert fitting
     for row in table.rows:
         assert row in fitting.values()
     plain = {row[1].replace("⟦", "").replace("⟧", "") for row in table.rows if isinstance(row[1], str)}
     different = {measured.sentences[sentence].target for sentence in fitting}
     assert len(plain) == len(table.rows) == min(count, len(different))
-    assert corpus_cases(model, measured, margins, count) == table
+    assert corpus_cases(bundled, measured, margins, count) == table
 
 
-def test_corpus_cases_that_cannot_be(model: Model, measured: Store) -> None:
+def test_corpus_cases_that_cannot_be(bundled: Model, measured: Store) -> None:
     margins = read_margins(measured)
     with pytest.raises(SettingError, match="count: got 0"):
-        corpus_cases(model, measured, margins, 0)
+        corpus_cases(bundled, measured, margins, 0)
     with pytest.raises(StoreError, match="measured up to 20, but 21 is needed"):
-        corpus_cases(model, measured, margins, below=21)
-    assert corpus_cases(model, measured, margins, below=1).rows == ()  # no margin is 0
+        corpus_cases(bundled, measured, margins, below=21)
+    assert corpus_cases(bundled, measured, margins, below=1).rows == ()  # no margin is 0
 
 
 def test_a_margin_that_the_index_got_wrong_is_no_case(
-    model: Model, strange: Memory, monkeypatch: pytest.MonkeyPatch
+    bundled: Model, strange: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lacuna.reproduction.cases.margin_of", lambda store, queries, max_margin: np.ones(len(queries)))
-    assert neighbor_case(model, strange, UNSEEN, K) is None
+    assert neighbor_case(bundled, strange, UNSEEN, K) is None

@@ -111,22 +111,22 @@ def test_shares_of_no_entries_are_left_open(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(model: Model, memory: Memory) -> list[tuple[int, bool]]:
+def told(bundled: Model, memory: Memory) -> list[tuple[int, bool]]:
     """Return margin and correctness of every dev token, one sentence at a time, by a loop over all entries."""
     store = memory.store
     keys = store.keys.gather(np.arange(store.entries))
     rows = []
     for pair in DEV:
-        target = model.encode_targets([pair.target])
-        forced = model.teacher_force(model.encode_sources([pair.source]), target)
+        target = bundled.encode_targets([pair.target])
+        forced = bundled.teacher_force(bundled.encode_sources([pair.source]), target)
         margins = reference_margins(keys, store.known, 32, forced.keys.numpy())
         right = [said == token for said, token in zip(forced.predictions.tolist(), target[0], strict=True)]
         rows += zip(margins, right, strict=True)
     return rows
 
 
-def test_accuracy_by_margin(model: Model, memory: Memory, told: list[tuple[int, bool]]) -> None:
-    table = accuracy_by_margin(model, memory.store, DEV, max_margin=32)
+def test_accuracy_by_margin(bundled: Model, memory: Memory, told: list[tuple[int, bool]]) -> None:
+    table = accuracy_by_margin(bundled, memory.store, DEV, max_margin=32)
     assert len({margin for margin, _ in told}) > 2
     for name, tokens, accuracy in table.rows:
         here = [right for margin, right in told if holds(str(name), margin)]
@@ -136,29 +136,29 @@ def test_accuracy_by_margin(model: Model, memory: Memory, told: list[tuple[int, 
     assert f"{100 * sum(small) / len(small):.1f} % on those with a margin below 4" in table.note
 
 
-def test_drawn_tokens(model: Model, memory: Memory, told: list[tuple[int, bool]]) -> None:
-    everything = accuracy_by_margin(model, memory.store, DEV, max_margin=8)
-    assert accuracy_by_margin(model, memory.store, DEV, max_margin=8, most=len(told) + 5, seed=7) == everything
-    some = accuracy_by_margin(model, memory.store, DEV, max_margin=8, most=9, seed=3)
+def test_drawn_tokens(bundled: Model, memory: Memory, told: list[tuple[int, bool]]) -> None:
+    everything = accuracy_by_margin(bundled, memory.store, DEV, max_margin=8)
+    assert accuracy_by_margin(bundled, memory.store, DEV, max_margin=8, most=len(told) + 5, seed=7) == everything
+    some = accuracy_by_margin(bundled, memory.store, DEV, max_margin=8, most=9, seed=3)
     assert sum(int(count or 0) for count in column(some, "tokens")) == 9
     for part, whole in zip(column(some, "tokens"), column(everything, "tokens"), strict=True):
         assert int(part or 0) <= int(whole or 0)
-    assert accuracy_by_margin(model, memory.store, DEV, max_margin=8, most=9, seed=3) == some
+    assert accuracy_by_margin(bundled, memory.store, DEV, max_margin=8, most=9, seed=3) == some
 
 
-def test_dev_sets_that_cannot_be_measured(model: Model, memory: Memory) -> None:
+def test_dev_sets_that_cannot_be_measured(bundled: Model, memory: Memory) -> None:
     with pytest.raises(CorpusError, match="none of which fits"):
-        accuracy_by_margin(model, memory.store, [])
+        accuracy_by_margin(bundled, memory.store, [])
     with pytest.raises(SettingError, match="most: got 0"):
-        accuracy_by_margin(model, memory.store, DEV, most=0)
+        accuracy_by_margin(bundled, memory.store, DEV, most=0)
     long = SentencePair("viel " * 600, "much " * 600, Origin("dev", "5"))
     with pytest.warns(LacunaWarning, match="1 of 5 pairs"):
-        table = accuracy_by_margin(model, memory.store, [long, *DEV])
-    assert table == accuracy_by_margin(model, memory.store, DEV)
+        table = accuracy_by_margin(bundled, memory.store, [long, *DEV])
+    assert table == accuracy_by_margin(bundled, memory.store, DEV)
 
 
-def test_index_sizes(model: Model, pairs: list[SentencePair], memory: Memory, tmp_path: Path) -> None:
-    coded = build_store(model, pairs[:6], tmp_path / "coded")
+def test_index_sizes(bundled: Model, pairs: list[SentencePair], memory: Memory, tmp_path: Path) -> None:
+    coded = build_store(bundled, pairs[:6], tmp_path / "coded")
     with pytest.raises(IndexingError, match="no index"):
         index_sizes({"coded": coded})
     build_index(coded, "Flat")

@@ -13,7 +13,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from lacuna.artifacts.step_cache import StepCache
+from lacuna.cli.commands import add_verb
 from lacuna.cli.reproduce import reproduce as verb
 from lacuna.datastore import open_store
 from lacuna.errors import CorpusError
@@ -23,10 +23,11 @@ from lacuna.models import Model, load_model
 from lacuna.pruning import PRUNERS, make_pruner
 from lacuna.records import Languages
 from lacuna.reports import write_report
-from lacuna.reproduction import Experiment, Reproduction, reproduce, systems
+from lacuna.reproduction import Experiment, Reproduction, reproduce
 from lacuna.reproduction.experiment import read_sentences
-from lacuna.reproduction.systems import ExperimentSteps, PlannedSystem
+from lacuna.reproduction.systems import ExperimentSystems, PlannedSystem
 from lacuna.reproduction.tables import Table, read_table
+from lacuna.steps import StepCache, cached_steps
 from lacuna.workers import WorkerPool
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import Zoo
@@ -79,12 +80,12 @@ def run(settings: dict[str, object], **changed: object) -> Reproduction:
     return reproduce(Experiment.model_validate(content), folder / "out", data=folder / "data")
 
 
-def make_steps(settings: dict[str, object], into: Path, **changed: object) -> ExperimentSteps:
+def make_systems(settings: dict[str, object], into: Path, **changed: object) -> ExperimentSystems:
     content = {name: value for name, value in settings.items() if name != "folder"} | changed
     experiment = Experiment.model_validate(content)
     sentences = read_sentences(experiment, Path(str(settings["folder"])) / "data", into)
     model = load_model(experiment.model, languages=Languages.parse("de-en"))
-    return ExperimentSteps(experiment, model, sentences, StepCache(into / "steps"))
+    return ExperimentSystems(experiment, model, sentences, StepCache(into / "steps"))
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +207,7 @@ def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: 
     path = tmp_path / "made-up.yaml"
     path.write_text(yaml.safe_dump({name: value for name, value in settings.items() if name != "folder"}))
     app = typer.Typer()
-    app.command()(verb)
+    add_verb(app, verb)
     words = [str(path), "--into", str(folder / "out"), "--data", str(folder / "data")]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
@@ -226,8 +227,8 @@ def test_data_that_is_not_there(settings: dict[str, object], tmp_path: Path) -> 
 def test_a_memory_has_the_index_that_is_asked_for(settings: dict[str, object], tmp_path: Path) -> None:
     keys = []
     for kind in ("auto", "Flat", "auto"):
-        steps = make_steps(settings, tmp_path, index=kind)
-        memory = steps.whole_memory()
+        steps = make_systems(settings, tmp_path, index=kind).steps
+        memory = steps.build()
         assert read_manifest(memory.store).asked == kind
         keys.append(memory.key)
     assert steps.cache.made == []
@@ -245,8 +246,8 @@ def test_changed_margin_settings_prune_again_where_margins_decide(
         ("capped", {"max_margin": 4}),
         ("again", {"max_margin": 8}),
     ):
-        steps = make_steps(settings, tmp_path, margin=margin)
-        whole = steps.whole_memory()
+        steps = make_systems(settings, tmp_path, margin=margin).steps
+        whole = steps.build()
         pruner = make_pruner(method, **({"min_margin": 1} if method in ("plac", "reverse") else {}))
         keys[name] = steps.prune(whole, pruner, None if method == "all_known" else 0.1, 1).key
     assert keys["exact"] == keys["again"]
@@ -257,21 +258,21 @@ def test_changed_margin_settings_prune_again_where_margins_decide(
 def test_a_fine_tuned_model_is_loaded_on_the_device_of_the_model(
     settings: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = make_steps(settings, tmp_path)
+    systems = make_systems(settings, tmp_path)
     loaded: list[tuple[Path, str]] = []
 
     def fake_load(path: Path, *, device: str, languages: Languages | None, mask_placeholders: bool) -> Model:
         loaded.append((path, device))
-        return load_model(steps.experiment.model, languages=languages, mask_placeholders=mask_placeholders)
+        return load_model(systems.experiment.model, languages=languages, mask_placeholders=mask_placeholders)
 
     class NoReport:
         def as_json(self) -> dict[str, object]:
             return {}
 
-    monkeypatch.setattr(systems, "load_model", fake_load)
-    monkeypatch.setattr(systems, "finetune_model", lambda *arguments, **rest: NoReport())
-    finetuned = steps.finetune("full")
-    object.__setattr__(steps.model, "device", torch.device("meta"))  # no machine has two devices for certain
-    texts = steps.translate("finetuned, full", PlannedSystem(model=finetuned.key), steps.sentences["test"])
+    monkeypatch.setattr(cached_steps, "load_model", fake_load)
+    monkeypatch.setattr(cached_steps, "finetune_model", lambda *arguments, **rest: NoReport())
+    finetuned = systems.finetune("full")
+    object.__setattr__(systems.steps.model, "device", torch.device("meta"))  # no machine has two devices for certain
+    texts = systems.translate("finetuned, full", PlannedSystem(model=finetuned), systems.sentences["test"])
     assert len(texts) == 4
     assert loaded == [(finetuned.folder / "model", "meta")]

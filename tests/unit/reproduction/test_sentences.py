@@ -47,7 +47,7 @@ def test_only_training_pairs_are_cleaned(tmp_path: Path) -> None:
         write_pairs(tmp_path / "d" / f"{part}.tsv", pairs)
     cleaned = read_sentences(experiment(), tmp_path, tmp_path / "corpus")
     assert [len(cleaned[part]) for part in ("train", "dev", "test")] == [5, 10, 10]
-    assert cleaned["train"].found == 10
+    assert cleaned["train"].total == 10
     corpus = {"train": "d/train", "dev": "d/dev", "test": "d/test", "clean": False}
     kept = read_sentences(experiment(corpus=corpus), tmp_path, tmp_path / "corpus")
     assert len(kept["train"]) == 10

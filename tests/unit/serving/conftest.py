@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
@@ -40,17 +39,6 @@ def local_clients() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TestClient, "__init__", init)
         yield
-
-
-@pytest.fixture(scope="session")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
-
-
-@pytest.fixture(scope="session")
-def model(zoo: Zoo) -> Model:
-    return zoo.model("marian")
 
 
 @pytest.fixture(scope="session")

@@ -13,14 +13,14 @@ from starlette.testclient import TestClient
 from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError
-from lacuna.explanation.confidence import Scored
 from lacuna.explanation.explainer import Explainer
 from lacuna.memory import FolderMemory, Memory
 from lacuna.models import Model
+from lacuna.records import Translation
 from lacuna.serving import Engine, ServerLimits, create_app
 from lacuna.serving.engine import Job, Result
 from lacuna.serving.limits import RequestError
-from lacuna.translator import Translator
+from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS
 
 
@@ -37,14 +37,14 @@ def test_the_first_memory_and_its_combiner_are_used_by_themselves(client: TestCl
 
 
 def test_no_memory_is_the_plain_model(client: TestClient, model: Model) -> None:
-    plain = [one.text for one in Translator(model).translate(SOURCES)]
+    plain = [one.text for one in open_plain(model).translate(SOURCES)]
     assert translated(client, texts=SOURCES, memories=[]) == plain
 
 
 def test_memories_are_mixed_with_settings_of_the_clients_own(
     client: TestClient, model: Model, memories: list[Memory]
 ) -> None:
-    expected = Translator(model, memories, Vanilla(3, 0.6, 5.0), BeamSettings(beam=2)).translate(SOURCES)
+    expected = open_plain(model, memories, Vanilla(3, 0.6, 5.0), BeamSettings(beam=2)).translate(SOURCES)
     mixed = {"memories": ["half", "all"], "combiner": {"k": 3, "knn_weight": 0.6, "temperature": 5.0}, "beam": 2}
     assert translated(client, texts=SOURCES, **mixed) == [one.text for one in expected]
 
@@ -60,7 +60,7 @@ def test_lines_are_sentences_and_line_breaks_stay(client: TestClient) -> None:
 def test_an_explanation_is_the_explainers(client: TestClient, model: Model, memories: list[Memory]) -> None:
     body = {"text": f" {SOURCES[2]}\n", "memories": ["all"], "combiner": {"k": 4}, "without": [2, 0]}
     answer = client.post("/api/v1/explain", json=body).json()
-    [expected] = Explainer(Translator(model, memories[:1], Vanilla(k=4)), without=[0, 2]).explain([SOURCES[2]])
+    [expected] = Explainer(open_plain(model, memories[:1], Vanilla(k=4)), without=[0, 2]).explain([SOURCES[2]])
     assert answer["text"] == expected.text
     assert answer["base_text"] == expected.base_text
     assert answer["without"] == [0, 2]
@@ -169,7 +169,7 @@ def test_one_sentence_that_is_too_long_does_not_harm_others(engine: Engine) -> N
     job = Job(engine.resolve_options())
     [short, long, other] = engine.run(job, [SOURCES[0], "x" * 200, SOURCES[1]])
     assert isinstance(long, RequestError)
-    assert [one.translation.text for one in (short, other) if isinstance(one, Scored)] == TARGETS[:2]
+    assert [one.text for one in (short, other) if isinstance(one, Translation)] == TARGETS[:2]
 
 
 @pytest.fixture

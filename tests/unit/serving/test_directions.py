@@ -14,9 +14,10 @@ from lacuna.cli.options import ModelOptions
 from lacuna.cli.serve import _open_domains
 from lacuna.combiners import Vanilla
 from lacuna.errors import SettingError
-from lacuna.memory import FolderMemory
+from lacuna.memory import FolderMemory, open_memory
 from lacuna.models import Model
 from lacuna.serving import Access, Engine, create_app
+from lacuna.translator import System
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
 
@@ -138,18 +139,10 @@ def test_memory_names_are_unique_over_all_directions(engine: Engine, chinese: En
 @dataclass
 class FakeDomain:
     path: Path
-    manifest: Any
     model: Model
-    calibration: Any = None
-    gate: Any = None
 
-    @property
-    def memory(self) -> Path:
-        return self.path
-
-    @property
-    def combiner(self) -> Vanilla:
-        return Vanilla(k=1)
+    def open_system(self, name: str) -> System:
+        return System(self.model, [open_memory(self.path, name)], Vanilla(k=1))
 
 
 def test_domains_of_one_model_load_it_once(
@@ -163,11 +156,11 @@ def test_domains_of_one_model_load_it_once(
         model = models[folder]
         return SimpleNamespace(model=SimpleNamespace(fingerprint=model.fingerprint), languages=str(model.languages))
 
-    def load(folder: Path, device: str) -> FakeDomain:
-        loaded.append(folder)
-        return FakeDomain(folder, manifest(folder), models[folder])
+    def load(folder: Path, device: str, model: Model | None) -> FakeDomain:
+        if model is None:
+            loaded.append(folder)
+        return FakeDomain(folder, model or models[folder])
 
-    monkeypatch.setattr("lacuna.domain.Domain", FakeDomain)
     monkeypatch.setattr("lacuna.domain.open_domain", load)
     monkeypatch.setattr("lacuna.domain.manifest.read_domain_manifest", manifest)
     given = [f"it={folders['all']}", f"law={folders['law']}", str(folders["half"])]

@@ -14,12 +14,11 @@ from lacuna.artifacts.locks import write_lock
 from lacuna.combiners import Vanilla
 from lacuna.datastore import open_store
 from lacuna.errors import SettingError
-from lacuna.explanation.confidence import Scored
 from lacuna.margin import measure_margin
 from lacuna.memory import Selection, compact_memory, open_memory, read_log
 from lacuna.memory.folder_edits import add_pairs, forget_sentences
 from lacuna.models import Model
-from lacuna.records import Origin, SentencePair
+from lacuna.records import Origin, SentencePair, Translation
 from lacuna.serving import Access, Engine, ServerLimits, create_app
 from lacuna.serving.app import serve
 from lacuna.serving.engine import Job
@@ -289,7 +288,7 @@ def test_a_request_keeps_the_state_it_began_with(model: Model, folder: Path) -> 
     engine.replace(before.latest())
     texts = [SOURCES[0], NEW["source"]]
     old, new = (
-        [one.translation.text for one in engine.run(job, texts) if isinstance(one, Scored)]
+        [one.text for one in engine.run(job, texts) if isinstance(one, Translation)]
         for job in (begun, Job(engine.resolve_options()))
     )
     assert (old[0], new[1]) == (TARGETS[0], NEW["target"])

@@ -72,6 +72,7 @@ def test_a_memory_without_a_combiner_gets_the_safe_one_and_a_domain_its_gate(
     for engine in (with_gates, without_fit):
         for memory in memories:
             engine.run(Job(engine.resolve_options([memory.name])), ["ein Hund"])
-    used = [system.gate is not None and system.open().gate is gate for system in opened[:4]]
+    searching = [system.retriever() for system in opened[:4]]
+    used = [retriever is not None and retriever.gate is gate for retriever in searching]
     assert used == [True, False, False, False]  # the second gate was made for another number of entries
     assert [system.combiner is None for system in opened[:4]] == [False, False, True, True]

@@ -12,12 +12,11 @@ from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
 from lacuna.errors import CalibrationError
-from lacuna.explanation.calibration import Calibration
-from lacuna.explanation.confidence import confidences
 from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Engine, create_app
 from lacuna.translator import System
+from lacuna.translator.calibration import Calibration
 from unit.models.tiny_models import SOURCES, TARGETS
 
 CALIBRATION = Calibration((1.0, 0.5), (-5.0, 5.0), (0.1, 0.9), 8)
@@ -109,8 +108,8 @@ def calibrated(model: Model, memories: list[Memory]) -> Iterator[TestClient]:
 def test_a_confidence_if_asked_for(calibrated: TestClient, model: Model, memories: list[Memory]) -> None:
     texts = [f"{text} und" for text in SOURCES]
     assert translate(calibrated, texts[0])[0]["confidence"] is None
-    translator = System(model, memories[:1], Vanilla(k=1, knn_weight=1.0)).open()
-    expected = confidences(translator, translator.translate(texts), CALIBRATION)
+    system = System(model, memories[:1], Vanilla(k=1, knn_weight=1.0), calibration=CALIBRATION)
+    expected = [one.confidence for one in system.open().translate(texts, confidence=True)]
     found = translate(calibrated, *texts, confidence=True)
     assert [one["confidence"] for one in found] == pytest.approx(expected)
     [both] = translate(calibrated, f"{texts[1]}\n{texts[3]}", confidence=True)

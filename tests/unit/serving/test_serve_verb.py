@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bad_input import run_refused
+from commands import Refuse
 from lacuna.errors import LacunaWarning, SettingError
 from lacuna.memory import Memory
 from lacuna.serving import Access, Engine
@@ -35,6 +35,7 @@ def start(arguments: list[str]) -> tuple[subprocess.Popen[str], str]:
     return process, urlsplit(json.loads(said)["url"]).netloc
 
 
+@pytest.mark.posix
 def test_sigterm_finishes_what_has_arrived(engine: Engine, memories: list[Memory]) -> None:
     process, address = start(["--model", engine.model.name, "--memory", f"mine={memories[0].store.path}"])
     body = json.dumps(
@@ -102,20 +103,14 @@ def key_file(content: bytes) -> Callable[[Path], list[str]]:
     ],
 )
 def test_bad_input_is_refused_in_one_line(
-    prepare: Callable[[Path], list[str]],
-    says: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    prepare: Callable[[Path], list[str]], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuse: Refuse
 ) -> None:
     monkeypatch.delenv("LACUNA_API_KEY", raising=False)
     monkeypatch.delenv("LACUNA_WRITE_KEY", raising=False)
-    assert says in run_refused(["serve", *prepare(tmp_path)], tmp_path, monkeypatch, capfd).line
+    assert says in refuse(["serve", *prepare(tmp_path)], tmp_path).line
 
 
-def test_one_place_for_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_one_place_for_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuse: Refuse) -> None:
     monkeypatch.setitem(os.environ, "LACUNA_API_KEY", "one")
     arguments = ["serve", *key_file(b"other")(tmp_path)]
-    assert "leave one of them out" in run_refused(arguments, tmp_path, monkeypatch, capfd).line
+    assert "leave one of them out" in refuse(arguments, tmp_path).line

@@ -19,6 +19,8 @@ from lacuna.serving import Engine
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.test_serve_verb import start
 
+pytestmark = pytest.mark.posix
+
 LARGEST = 64 << 20
 CHUNK = (b"1234567890" * 100 + b"\n\n") * 60
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import UnavailableError
-from lacuna.explanation.calibration import Calibration
-from lacuna.explanation.confidence import score_translations
 from lacuna.explanation.explainer import Explainer
 from lacuna.index import VectorIndex, build_index
 from lacuna.index.base import Neighborhood
@@ -23,7 +21,9 @@ from lacuna.models.adapter import Model
 from lacuna.records import Origin, SentencePair, Translation
 from lacuna.translator import Translator
 from lacuna.translator import translator as module
-from unit.models.tiny_models import SOURCES, TARGETS, Zoo
+from lacuna.translator.calibration import Calibration
+from plain_systems import open_plain
+from unit.models.tiny_models import SOURCES, TARGETS
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
 SHORT = BeamSettings(beam=2, max_new_tokens=8)
@@ -49,12 +49,6 @@ class Failing:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo")).model("marian")
-
-
-@pytest.fixture(scope="module")
 def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
     into: Path = tmp_path_factory.mktemp("stores") / "all"
     build_index(build_store(model, PAIRS, into))
@@ -63,8 +57,9 @@ def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
 
 def translator_of(model: Model, memory: Memory, first: int = NEVER, last: int = NEVER) -> tuple[Translator, Failing]:
     index = Failing(memory.index, first, last)
+    parts = {"calibration": CALIBRATION, "fallback": True}
     failing = FolderMemory.of(memory.store, memory.name, index)
-    translator = Translator(model, [failing], Vanilla(k=2, knn_weight=0.9), SHORT, fallback=True)
+    translator = open_plain(model, [failing], Vanilla(k=2, knn_weight=0.9), SHORT, **parts)
     return translator, index
 
 
@@ -79,7 +74,7 @@ def test_every_pass_falls_back_and_the_flag_is_true(
     model: Model, memory: Memory, monkeypatch: pytest.MonkeyPatch, together: int, evidence: bool, once: bool
 ) -> None:
     monkeypatch.setattr(module, "_RESTORED_AT_ONCE", together)
-    plain = [one.text for one in Translator(model, beam=SHORT).translate(TEXTS)]
+    plain = [one.text for one in open_plain(model, beam=SHORT).translate(TEXTS)]
     whole, index = translator_of(model, memory)
     with_memory = [one.text for one in whole.translate(TEXTS, evidence=evidence, batch_size=2)]
     assert with_memory != plain
@@ -100,18 +95,18 @@ def test_without_fallback_every_failure_is_an_error(model: Model, memory: Memory
     whole.translate(TEXTS, evidence=True, batch_size=2)
     for first in range(1, index.searches + 1):
         translator, _ = translator_of(model, memory, first, first)
-        translator.fallback = False
+        strict = replace(translator.system, fallback=False).open()
         with pytest.raises(UnavailableError):
-            translator.translate(TEXTS, evidence=True, batch_size=2)
+            strict.translate(TEXTS, evidence=True, batch_size=2)
 
 
 @pytest.mark.parametrize("once", [False, True])
 def test_an_explanation_is_with_the_memory_or_without(model: Model, memory: Memory, once: bool) -> None:
     whole, index = translator_of(model, memory)
-    Explainer(whole, calibration=CALIBRATION).explain(TEXTS)
+    Explainer(whole).explain(TEXTS)
     for first in range(1, index.searches + 1):
         translator, _ = translator_of(model, memory, first, first if once else NEVER)
-        for one in Explainer(translator, calibration=CALIBRATION).explain(TEXTS):
+        for one in Explainer(translator).explain(TEXTS):
             assert one.without_memory, f"search {first}"
             assert one.text == one.base_text
             assert one.confidence is None
@@ -121,9 +116,8 @@ def test_an_explanation_is_with_the_memory_or_without(model: Model, memory: Memo
 @pytest.mark.parametrize("once", [False, True])
 def test_a_confidence_is_missing_while_its_memory_is_away(model: Model, memory: Memory, once: bool) -> None:
     whole, index = translator_of(model, memory)
-    all_of_them = list(score_translations(whole, whole.translate(TEXTS), CALIBRATION))
-    assert all(one.confidence is not None for one in all_of_them)
+    assert all(one.confidence is not None for one in whole.translate(TEXTS, confidence=True))
     for first in range(1, index.searches + 1):
         translator, _ = translator_of(model, memory, first, first if once else NEVER)
-        for one in score_translations(translator, translator.translate(TEXTS), CALIBRATION):
-            assert one.confidence is None or not one.translation.without_memory
+        for one in translator.translate(TEXTS, confidence=True):
+            assert one.confidence is None or not one.without_memory

@@ -9,15 +9,16 @@ import pytest
 import torch
 
 import lacuna
-from commands import run_command
+from commands import Run
 from lacuna.combiners import Gate, Proximity, Vanilla
 from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import build_store
 from lacuna.index import build_index
 from lacuna.memory import Memory, open_memory
-from lacuna.models import Model, load_model
+from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.translator import System
+from lacuna.translator.retriever import Retriever
 
 OBJECTS = {"Ordner": "folder", "Knopf": "button", "Besitzer": "owner", "Server": "server", "Befehl": "command"}
 STATES = {"ist leer": "is empty", "ist gesperrt": "is locked", "ist neu": "is new", "fehlt": "is missing"}
@@ -26,13 +27,7 @@ OTHER = "Das Haus ist klein."
 
 
 @pytest.fixture(scope="module")
-def model() -> Model:
-    torch.set_num_threads(1)
-    return load_model(device="cpu")
-
-
-@pytest.fixture(scope="module")
-def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
+def memory(bundled: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
     """A memory of 60 pairs about software."""
     pairs = [
         SentencePair(f"Der {thing} {state}{end}.", f"The {named} {said}{last}.", Origin("made up", str(number)))
@@ -43,9 +38,15 @@ def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
             for end, last in ENDS.items()
         )
     ]
-    store = build_store(model, pairs, tmp_path_factory.mktemp("memory") / "store")
+    store = build_store(bundled, pairs, tmp_path_factory.mktemp("memory") / "store")
     build_index(store)
     return open_memory(store.path)
+
+
+def searching(system: System) -> Retriever:
+    retriever = system.retriever()
+    assert retriever is not None
+    return retriever
 
 
 def test_nothing_else_makes_a_translator() -> None:
@@ -56,41 +57,39 @@ def test_nothing_else_makes_a_translator() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Translator"
     }
-    assert makers == {"translator/system.py", "translator/translator.py"}  # the second reopens one in a worker
+    assert makers == {"translator/system.py"}
 
 
 def test_without_a_combiner_a_small_memory_does_not_harm_other_text(
-    model: Model, memory: Memory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    bundled: Model, memory: Memory, tmp_path: Path, run: Run
 ) -> None:
-    [alone] = System(model).open().translate([OTHER])
-    [vanilla] = System(model, [memory], Vanilla()).open().translate([OTHER])
+    [alone] = System(bundled).open().translate([OTHER])
+    [vanilla] = System(bundled, [memory], Vanilla()).open().translate([OTHER])
     assert vanilla.text != alone.text  # a constant weight lets far neighbors in
-    [safe] = System(model, [memory]).open().translate([OTHER])
+    [safe] = System(bundled, [memory]).open().translate([OTHER])
     assert safe.text == alone.text
     (tmp_path / "new.txt").write_text(OTHER + "\n", encoding="utf-8")
     store = str(memory.store.path)
-    printed = run_command(["translate", str(tmp_path / "new.txt"), "--memory", store], monkeypatch, capfd)
+    printed = run(["translate", str(tmp_path / "new.txt"), "--memory", store])
     assert printed.strip() == alone.text
-    given = run_command(
-        ["translate", str(tmp_path / "new.txt"), "--memory", store, "--knn-weight", "0.5"], monkeypatch, capfd
-    )
+    given = run(["translate", str(tmp_path / "new.txt"), "--memory", store, "--knn-weight", "0.5"])
     assert given.strip() == vanilla.text
 
 
-def test_the_safe_combiner_is_that_of_adapt_for_the_largest_memory(model: Model, memory: Memory) -> None:
+def test_the_safe_combiner_is_that_of_adapt_for_the_largest_memory(bundled: Model, memory: Memory) -> None:
     few = memory.excluding(range(1, 60))
-    assert System(model, [few, memory]).open().combiner.k == Proximity.suited_to(memory.store).k
+    assert searching(System(bundled, [few, memory])).combiner.k == Proximity.suited_to(memory).k
 
 
-def test_a_sentence_of_the_memory_is_translated_as_there(model: Model, memory: Memory) -> None:
-    [found] = System(model, [memory]).open().translate(["Der Besitzer fehlt noch immer."])
+def test_a_sentence_of_the_memory_is_translated_as_there(bundled: Model, memory: Memory) -> None:
+    [found] = System(bundled, [memory]).open().translate(["Der Besitzer fehlt noch immer."])
     assert found.text == "The owner is missing still."
 
 
-def test_a_gate_is_used_only_with_the_entries_that_it_was_made_for(model: Model, memory: Memory) -> None:
-    regions = Regions(torch.zeros(1, model.dimension), torch.zeros(1, 2))
+def test_a_gate_is_used_only_with_the_entries_that_it_was_made_for(bundled: Model, memory: Memory) -> None:
+    regions = Regions(torch.zeros(1, bundled.dimension), torch.zeros(1, 2))
     gate = Gate(regions, make_gate_network(), torch.zeros(4), torch.ones(4), threshold=1e9)
     entries = memory.store.entries
-    assert System(model, [memory], gate=gate, gate_entries=entries).open().gate is gate
-    assert System(model, [memory], gate=gate).open().gate is gate
-    assert System(model, [memory], gate=gate, gate_entries=entries + 1).open().gate is None
+    assert searching(System(bundled, [memory], gate=gate, gate_entries=entries)).gate is gate
+    assert searching(System(bundled, [memory], gate=gate)).gate is gate
+    assert searching(System(bundled, [memory], gate=gate, gate_entries=entries + 1)).gate is None

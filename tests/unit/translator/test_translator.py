@@ -21,26 +21,16 @@ from lacuna.memory import Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Translator
 from lacuna.translator.knn_scorer import KnnScorer
 from lacuna.translator.retrieval import find_neighbors
+from lacuna.translator.retriever import Retriever
 from lacuna.translator.translator import BLOCKS
+from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
-KINDS = ["marian", "t5", "nllb"]
+MODEL_KINDS = ["marian", "t5", "nllb"]
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
 SHORT = BeamSettings(beam=3, max_new_tokens=12)
-
-
-@pytest.fixture(scope="session")
-def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
-    torch.set_num_threads(1)
-    return Zoo(tmp_path_factory.mktemp("zoo"))
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def model(request: pytest.FixtureRequest, zoo: Zoo) -> Model:
-    return zoo.model(request.param)
 
 
 def remember(model: Model, pairs: list[SentencePair], into: Path) -> Memory:
@@ -54,14 +44,14 @@ def memory(model: Model, tmp_path: Path) -> Memory:
 
 
 def test_weight_zero_is_the_plain_model(model: Model, memory: Memory) -> None:
-    plain = Translator(model, beam=SHORT).translate(SOURCES)
-    with_memory = Translator(model, [memory], Vanilla(k=4, knn_weight=0.0), SHORT).translate(SOURCES)
+    plain = open_plain(model, beam=SHORT).translate(SOURCES)
+    with_memory = open_plain(model, [memory], Vanilla(k=4, knn_weight=0.0), SHORT).translate(SOURCES)
     assert with_memory == plain
 
 
 def test_two_workers_translate_as_one_does(model: Model, memory: Memory) -> None:
     texts = SOURCES * 6  # enough for two workers, but not for three
-    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.4), SHORT)
+    translator = open_plain(model, [memory], Vanilla(k=4, knn_weight=0.4), SHORT)
     alone = translator.translate(texts)
     rows = translator.search_count.rows
     torch.set_num_threads(2)
@@ -76,12 +66,12 @@ def test_two_workers_translate_as_one_does(model: Model, memory: Memory) -> None
 
 
 def test_memory_alone_says_what_it_remembers(model: Model, memory: Memory) -> None:
-    by_heart = Translator(model, [memory], Vanilla(k=1, knn_weight=1.0), BeamSettings(beam=1))
+    by_heart = open_plain(model, [memory], Vanilla(k=1, knn_weight=1.0), BeamSettings(beam=1))
     assert [result.text for result in by_heart.translate(SOURCES)] == TARGETS
 
 
 def test_batch_equals_single(model: Model, memory: Memory) -> None:
-    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.6), SHORT)
+    translator = open_plain(model, [memory], Vanilla(k=4, knn_weight=0.6), SHORT)
     together = translator.translate(SOURCES)
     assert [result.text for result in together] == [translator.translate([text])[0].text for text in SOURCES]
 
@@ -89,7 +79,7 @@ def test_batch_equals_single(model: Model, memory: Memory) -> None:
 def test_scores_equal_a_dense_mixture(model: Model, memory: Memory) -> None:
     combiner = Vanilla(k=5, knn_weight=0.4, temperature=2.0)
     plain = ModelScorer(model)
-    scorer = KnnScorer(plain, [memory], combiner)
+    scorer = KnnScorer(plain, Retriever([memory], combiner))
     state = scorer.start(model.encode_sources(SOURCES))
     got = scorer.score(state).double().exp().numpy()
     keys = np.concatenate([block for _, block in memory.store.keys.blocks(1000)]).astype(np.float64)
@@ -104,7 +94,7 @@ def test_scores_equal_a_dense_mixture(model: Model, memory: Memory) -> None:
 
 
 def test_evidence_adds_up(model: Model, memory: Memory) -> None:
-    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.7, temperature=5.0), SHORT)
+    translator = open_plain(model, [memory], Vanilla(k=4, knn_weight=0.7, temperature=5.0), SHORT)
     for result in translator.translate(SOURCES, evidence=True):
         assert len(result.steps) == result.tokens
         for step in result.steps:
@@ -116,14 +106,14 @@ def test_evidence_adds_up(model: Model, memory: Memory) -> None:
 
 
 def test_evidence_explains_the_score(model: Model, memory: Memory) -> None:
-    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.5, temperature=5.0), SHORT)
+    translator = open_plain(model, [memory], Vanilla(k=4, knn_weight=0.5, temperature=5.0), SHORT)
     for result in translator.translate(SOURCES, evidence=True):
         total = sum(np.log(step.p) for step in result.steps)
         assert result.score * result.tokens == pytest.approx(total, rel=1e-3)
 
 
 def test_neighbors_name_the_sentence_they_come_from(model: Model, memory: Memory) -> None:
-    [steps] = Translator(model, [memory], Vanilla(k=1, knn_weight=0.5)).explain(SOURCES[:1], TARGETS[:1])
+    [steps] = open_plain(model, [memory], Vanilla(k=1, knn_weight=0.5)).explain(SOURCES[:1], TARGETS[:1])
     for place, step in enumerate(steps):
         [near] = step.neighbors
         assert (near.sentence, near.position, near.token) == (0, place, step.token)
@@ -142,21 +132,21 @@ def test_two_memories_are_one_large_memory(model: Model, memory: Memory, tmp_pat
 
 def test_fewer_entries_than_neighbors_asked_for(model: Model, tmp_path: Path) -> None:
     tiny = remember(model, PAIRS[3:], tmp_path / "tiny")
-    translator = Translator(model, [tiny], Vanilla(k=64, knn_weight=0.5), SHORT)
+    translator = open_plain(model, [tiny], Vanilla(k=64, knn_weight=0.5), SHORT)
     [result] = translator.translate(SOURCES[:1], evidence=True)
     assert all(len(step.neighbors) == tiny.store.entries for step in result.steps)
 
 
 def test_blank_lines_stay_blank_and_in_place(model: Model) -> None:
-    results = Translator(model, beam=SHORT).translate(["", SOURCES[0], "  "])
+    results = open_plain(model, beam=SHORT).translate(["", SOURCES[0], "  "])
     assert [bool(result.text) or result.tokens > 0 for result in results] == [False, True, False]
-    assert Translator(model).translate([]) == []
+    assert open_plain(model).translate([]) == []
 
 
 @pytest.mark.parametrize("evidence", [False, True])
 def test_a_stream_gives_what_translating_all_at_once_gives(model: Model, memory: Memory, evidence: bool) -> None:
     texts = ["", *SOURCES * 20, "  ", *SOURCES]  # more than the first block of a window holds
-    translator = Translator(model, [memory], Vanilla(k=4, knn_weight=0.4), SHORT)
+    translator = open_plain(model, [memory], Vanilla(k=4, knn_weight=0.4), SHORT)
     streamed, whole = list(translator.stream(iter(texts), evidence=evidence)), translator.translate(texts)
     assert [(one.source, one.text, one.ids) for one in streamed] == [(one.source, one.text, one.ids) for one in whole]
     assert [one.score for one in streamed] == pytest.approx([one.score for one in whole], abs=1e-5)
@@ -165,7 +155,7 @@ def test_a_stream_gives_what_translating_all_at_once_gives(model: Model, memory:
 
 def test_each_translation_is_there_before_the_next_line_is_written(zoo: Zoo) -> None:
     written: Queue[str | None] = Queue()
-    translations = Translator(zoo.model("marian"), beam=SHORT).stream(iter(written.get, None))
+    translations = open_plain(zoo.model("marian"), beam=SHORT).stream(iter(written.get, None))
     for text in SOURCES:
         written.put(text)
         assert next(translations).source == text
@@ -182,7 +172,7 @@ def test_an_endless_stream_is_read_only_a_little_ahead(zoo: Zoo) -> None:
             read += 1
             yield "ja"
 
-    translations = Translator(zoo.model("marian"), beam=BeamSettings(beam=1, max_new_tokens=2)).stream(endless())
+    translations = open_plain(zoo.model("marian"), beam=BeamSettings(beam=1, max_new_tokens=2)).stream(endless())
     for number in range(1, 130):
         next(translations)
         assert read <= number + 3 * sum(BLOCKS)
@@ -192,7 +182,7 @@ def test_an_endless_stream_is_read_only_a_little_ahead(zoo: Zoo) -> None:
 def test_lines_of_a_stream_are_counted_from_its_start(zoo: Zoo) -> None:
     model = zoo.model("marian")
     texts = ["ja"] * sum(BLOCKS) + [" ".join(["hund"] * (model.max_length + 50))]
-    translator = Translator(model, beam=BeamSettings(beam=1, max_new_tokens=2))
+    translator = open_plain(model, beam=BeamSettings(beam=1, max_new_tokens=2))
     with pytest.warns(LacunaWarning, match=f": {len(texts)}"):
         assert len(list(translator.stream(texts))) == len(texts)
 
@@ -202,7 +192,7 @@ def test_an_error_of_the_input_is_raised_after_the_windows_before_it(zoo: Zoo) -
         yield from ["ja"] * sum(BLOCKS)
         raise CorpusError("a bad line")
 
-    translations = Translator(zoo.model("marian"), beam=BeamSettings(beam=1, max_new_tokens=2)).stream(failing())
+    translations = open_plain(zoo.model("marian"), beam=BeamSettings(beam=1, max_new_tokens=2)).stream(failing())
     assert len(list(islice(translations, sum(BLOCKS)))) == sum(BLOCKS)
     with pytest.raises(CorpusError, match="a bad line"):
         next(translations)
@@ -211,9 +201,9 @@ def test_an_error_of_the_input_is_raised_after_the_windows_before_it(zoo: Zoo) -
 def test_other_memories_keep_all_other_settings(zoo: Zoo, tmp_path: Path) -> None:
     model = zoo.model("marian")
     parts = [remember(model, PAIRS[:2], tmp_path / "a"), remember(model, PAIRS[2:], tmp_path / "b")]
-    translator = Translator(model, parts[:1], Vanilla(k=2), SHORT, int8=True)
+    translator = open_plain(model, parts[:1], Vanilla(k=2), SHORT, int8=True)
     other = translator.with_memories(parts[1:])
-    expected = Translator(model, parts[1:], Vanilla(k=2), SHORT, int8=True)
+    expected = open_plain(model, parts[1:], Vanilla(k=2), SHORT, int8=True)
     assert other.translate(SOURCES) == expected.translate(SOURCES)
     assert translator.memories == tuple(parts[:1])
 
@@ -221,7 +211,7 @@ def test_other_memories_keep_all_other_settings(zoo: Zoo, tmp_path: Path) -> Non
 def test_store_of_another_model_is_refused(zoo: Zoo, tmp_path: Path) -> None:
     memory = remember(zoo.model("marian"), PAIRS, tmp_path / "store")
     with pytest.raises(StoreError, match="built with another model"):
-        Translator(zoo.model("t5"), [memory])
+        open_plain(zoo.model("t5"), [memory])
 
 
 def test_no_memory_cannot_be_searched() -> None:
@@ -239,7 +229,7 @@ def test_retrievals_for_tuning_equal_single_lookups(model: Model, memory: Memory
 def test_a_sentence_too_long_is_cut_with_a_warning(model: Model) -> None:
     long = " ".join(["hund"] * (model.max_length + 50))
     with pytest.warns(LacunaWarning, match=f"1 sentences .* {model.max_length} tokens and were cut: 2"):
-        short, cut = Translator(model, beam=SHORT).translate(["hund", long])
-    assert short.text == Translator(model, beam=SHORT).translate(["hund"])[0].text
+        short, cut = open_plain(model, beam=SHORT).translate(["hund", long])
+    assert short.text == open_plain(model, beam=SHORT).translate(["hund"])[0].text
     assert cut.source == long
     assert cut.tokens > 0

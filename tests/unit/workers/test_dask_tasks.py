@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 import torch
 
-from bad_input import run_refused
+from commands import Refuse
 from lacuna.errors import ClusterError, LacunaWarning, MissingExtra, SettingError
 from lacuna.version import __version__
 from lacuna.workers import dask_pool
 from lacuna.workers.dask_pool import _without_interrupts, look_around, open_pool, run_task
 from lacuna.workers.task_messages import pack_task
+
+pytestmark = pytest.mark.posix
 
 INTERRUPTED = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"  # as a worker is while it starts
 
@@ -111,21 +113,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_wrong_options_are_refused(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_options_are_refused(case: str, tmp_path: Path, refuse: Refuse) -> None:
     options, says = REFUSED[case]
     (tmp_path / "c.tsv").write_text("ein Haus\ta house\nein Hund\ta dog\n", encoding="utf-8")
-    assert says in run_refused(f"build c.tsv --into s {options}".split(), tmp_path, monkeypatch, capfd).line
+    assert says in refuse(f"build c.tsv --into s {options}".split(), tmp_path).line
 
 
-def test_workers_of_an_index_need_something_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_workers_of_an_index_need_something_to_do(tmp_path: Path, refuse: Refuse) -> None:
     from unit.margin.stores import clustered, make_store
 
     make_store(tmp_path / "s", *clustered(50, 4, 0.5))
-    assert "only --recall" in run_refused(["index", "s", "--workers", "2"], tmp_path, monkeypatch, capfd).line
+    assert "only --recall" in refuse(["index", "s", "--workers", "2"], tmp_path).line
 
 
 def test_the_task_of_a_pool_is_small() -> None:

@@ -187,12 +187,12 @@ def _stated(path: Path, shape: tuple[int, ...], stated: str) -> NumberTable:
 
 def _open_knn_transformers(folder: Path) -> tuple[NumberTable, NumberTable]:
     names = sorted(path.name for path in folder.glob("dstore_*_keys.npy"))
-    found = _DSTORE.fullmatch(names[0])
-    if len(names) > 1 or found is None:
+    match = _DSTORE.fullmatch(names[0])
+    if len(names) > 1 or match is None:
         raise StoreError(
             f"{folder}: has {', '.join(names)}; there must be one dstore_MODEL_ENTRIES_DIMENSION_keys.npy in the folder"
         )
-    rows, width = map(int, found.groups())
+    rows, width = map(int, match.groups())
     keys, values = folder / names[0], folder / names[0].replace("_keys.npy", "_vals.npy")
     return (
         with_header(keys) if has_header(keys) else raw(keys, _HALF, rows, width),
@@ -234,10 +234,10 @@ def _readings(path: Path, dtypes: tuple[np.dtype[Any], ...], width: int) -> Iter
 
 
 def _are_tokens(values: NumberTable, vocabulary_size: int) -> bool:
-    some = values.column(0, min(values.rows, _VALUES_TRIED))
-    some = some[some != 0]  # empty rows are zero in any type
+    sample = values.column(0, min(values.rows, _VALUES_TRIED))
+    sample = sample[sample != 0]  # empty rows are zero in any type
     # A few wrong values are reported by the import; with the wrong type most of them are wrong.
-    return not len(some) or bool(np.mean((some > 0) & (some < vocabulary_size)) > 0.5)
+    return not len(sample) or bool(np.mean((sample > 0) & (sample < vocabulary_size)) > 0.5)
 
 
 # --- files: raw numbers, or .npy with a header ----------------------------------------------------------------------

@@ -125,11 +125,11 @@ def import_store(
     :param shard_rows: Largest number of entries in a shard.
     :param progress: Shows entries.
     """
-    started, place, folder = time.monotonic(), Path(source), Path(into)
+    started, foreign, folder = time.monotonic(), Path(source), Path(into)
     check_unused(folder, StoreError)
-    if place.resolve() in (folder.resolve(), *folder.resolve().parents):
-        raise StoreError(f"{folder}: is inside {place}, which must not change; name another folder")
-    opened = open_foreign_store(place, model.dimension, model.vocabulary_size, entries)
+    if foreign.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise StoreError(f"{folder}: is inside {foreign}, which must not change; name another folder")
+    opened = open_foreign_store(foreign, model.dimension, model.vocabulary_size, entries)
     kind = opened.key if key is None else key
     if kind not in (OUT, FFN_IN):
         raise SettingError(f"key: got {kind!r}; allowed are {OUT} and {FFN_IN}")

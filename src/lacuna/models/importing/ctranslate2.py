@@ -26,7 +26,7 @@ _MODEL_FILES = (
     "vmap.txt",
     *(f"{side}_vocabulary.{ending}" for side in ("shared", "source", "target") for ending in ("json", "txt")),
 )
-_MOST_BYTES = 16 * 2**30
+_MAX_BYTES = 16 * 2**30
 _DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 
 
@@ -84,8 +84,8 @@ def _members(archive: zipfile.ZipFile, package: Path) -> dict[str, zipfile.ZipIn
                 raise ModelError(f"{package}: has {inner} twice; it is not a package of one model")
             members[inner] = info
     size = sum(info.file_size for info in members.values())
-    if size > _MOST_BYTES:
-        raise ModelError(f"{package}: unpacks to {size:,} bytes; at most {_MOST_BYTES:,} are accepted")
+    if size > _MAX_BYTES:
+        raise ModelError(f"{package}: unpacks to {size:,} bytes; at most {_MAX_BYTES:,} are accepted")
     if "model/model.bin" not in members:
         raise ModelError(f"{package}: has no model/model.bin; it is not a translation package")
     return members

@@ -39,51 +39,53 @@ def folders(joint: WordBpe, separate: WordBpe, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="module", params=["joint", "separate"])
-def model(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Model:
+def word_model(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Model:
     return load_model(folders[request.param], device="cpu", mask_placeholders=False)
 
 
-def test_the_direction_is_known(model: Model) -> None:
-    assert str(model.languages) in ("de-en", "zh-en")
-    assert model.start_ids == (model.pad_id,)
+def test_the_direction_is_known(word_model: Model) -> None:
+    assert str(word_model.languages) in ("de-en", "zh-en")
+    assert word_model.start_ids == (word_model.pad_id,)
     with pytest.raises(ModelError, match="not fr"):
-        load_model(model.name, languages=Languages("fr", "en"))
+        load_model(word_model.name, languages=Languages("fr", "en"))
 
 
-def test_decoding_undoes_encoding(model: Model) -> None:
-    assert [model.decode(ids) for ids in model.encode_targets(TARGETS)] == TARGETS
+def test_decoding_undoes_encoding(word_model: Model) -> None:
+    assert [word_model.decode(ids) for ids in word_model.encode_targets(TARGETS)] == TARGETS
 
 
-def test_targets_are_what_transformers_would_train_on(model: Model) -> None:
-    assert model.encode_targets(TARGETS) == [model.tokenizer(text_target=text)["input_ids"] for text in TARGETS]
-    assert model.encode_targets([""]) == [[model.eos_id]]
+def test_targets_are_what_transformers_would_train_on(word_model: Model) -> None:
+    assert word_model.encode_targets(TARGETS) == [
+        word_model.tokenizer(text_target=text)["input_ids"] for text in TARGETS
+    ]
+    assert word_model.encode_targets([""]) == [[word_model.eos_id]]
 
 
-def test_sides_use_their_own_vocabulary(model: Model) -> None:
-    pieces = model.tokenizer.word_bpe
+def test_sides_use_their_own_vocabulary(word_model: Model) -> None:
+    pieces = word_model.tokenizer.word_bpe
     sources = ["我们看到三个苹果。", "Wir sehen drei Äpfel."]
-    assert model.encode_sources(sources) == pieces.encode_sources(sources)
-    assert (model.encode_sources(["We"]) == model.encode_targets(["We"])) == (pieces.vocabularies == "joint")
+    assert word_model.encode_sources(sources) == pieces.encode_sources(sources)
+    assert (word_model.encode_sources(["We"]) == word_model.encode_targets(["We"])) == (pieces.vocabularies == "joint")
 
 
-def test_the_name_of_a_special_token_is_only_text(model: Model) -> None:
-    for ids in (*model.encode_targets(["a </s> <pad> <unk>"]), *model.encode_sources(["a </s> <pad> <unk>"])):
-        assert {model.eos_id, model.pad_id, 1}.isdisjoint(ids[:-1])
+def test_the_name_of_a_special_token_is_only_text(word_model: Model) -> None:
+    for ids in (*word_model.encode_targets(["a </s> <pad> <unk>"]), *word_model.encode_sources(["a </s> <pad> <unk>"])):
+        assert {word_model.eos_id, word_model.pad_id, 1}.isdisjoint(ids[:-1])
 
 
-def test_tokens_have_texts_and_texts_have_tokens(model: Model) -> None:
-    texts = [model.token_text(token) for token in range(model.vocabulary_size)]
+def test_tokens_have_texts_and_texts_have_tokens(word_model: Model) -> None:
+    texts = [word_model.token_text(token) for token in range(word_model.vocabulary_size)]
     assert all(texts)
-    [ids] = model.encode_targets(["apples"])
-    assert [model.token_number(model.token_text(token)) for token in ids] == ids
+    [ids] = word_model.encode_targets(["apples"])
+    assert [word_model.token_number(word_model.token_text(token)) for token in ids] == ids
     with pytest.raises(ModelError, match="does not have"):
-        model.token_number("苹果@@苹果")
+        word_model.token_number("苹果@@苹果")
 
 
-def test_it_translates(model: Model) -> None:
-    assert len(model.generate(["Wir sehen"], beam=2, max_new_tokens=5)) == 1
-    forced = model.teacher_force(model.encode_sources(TARGETS), model.encode_targets(TARGETS))
-    assert forced.keys.shape[1] == model.dimension
+def test_it_translates(word_model: Model) -> None:
+    assert len(word_model.generate(["Wir sehen"], beam=2, max_new_tokens=5)) == 1
+    forced = word_model.teacher_force(word_model.encode_sources(TARGETS), word_model.encode_targets(TARGETS))
+    assert forced.keys.shape[1] == word_model.dimension
 
 
 def test_a_number_without_a_piece_is_left_out(separate: WordBpe) -> None:
@@ -93,22 +95,22 @@ def test_a_number_without_a_piece_is_left_out(separate: WordBpe) -> None:
     assert tokenizer.decode([*separate.target.encode("We see"), unused]) == "We see"
 
 
-def test_a_moved_folder_gives_the_same_model(model: Model, tmp_path: Path) -> None:
-    moved = Path(shutil.copytree(model.name, tmp_path / "elsewhere"))
+def test_a_moved_folder_gives_the_same_model(word_model: Model, tmp_path: Path) -> None:
+    moved = Path(shutil.copytree(word_model.name, tmp_path / "elsewhere"))
     again = load_model(moved, device="cpu", mask_placeholders=False)
-    assert again.fingerprint == model.fingerprint
-    assert again.generate(["Wir sehen"], max_new_tokens=5) == model.generate(["Wir sehen"], max_new_tokens=5)
+    assert again.fingerprint == word_model.fingerprint
+    assert again.generate(["Wir sehen"], max_new_tokens=5) == word_model.generate(["Wir sehen"], max_new_tokens=5)
 
 
-def test_saving_model_and_tokenizer_again_keeps_everything(model: Model, tmp_path: Path) -> None:
-    model.hf.save_pretrained(tmp_path)
-    model.tokenizer.save_pretrained(tmp_path)
-    assert load_model(tmp_path, device="cpu", mask_placeholders=False).fingerprint == model.fingerprint
+def test_saving_model_and_tokenizer_again_keeps_everything(word_model: Model, tmp_path: Path) -> None:
+    word_model.hf.save_pretrained(tmp_path)
+    word_model.tokenizer.save_pretrained(tmp_path)
+    assert load_model(tmp_path, device="cpu", mask_placeholders=False).fingerprint == word_model.fingerprint
 
 
-def test_it_can_be_sent_to_another_process(model: Model) -> None:
-    again = pickle.loads(pickle.dumps(model.tokenizer))
-    assert again(TARGETS)["input_ids"] == model.tokenizer(TARGETS)["input_ids"]
+def test_it_can_be_sent_to_another_process(word_model: Model) -> None:
+    again = pickle.loads(pickle.dumps(word_model.tokenizer))
+    assert again(TARGETS)["input_ids"] == word_model.tokenizer(TARGETS)["input_ids"]
 
 
 def test_with_separate_vocabularies_the_projection_is_the_embedding_of_the_target(folders: dict[str, Path]) -> None:

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from bad_input import snapshot
+from commands import snapshot
 from lacuna.errors import SettingError, TrainingError
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model

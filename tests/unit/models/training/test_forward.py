@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from lacuna.models.adapter import Model
-from lacuna.models.loading import load_model
 from lacuna.models.training.loss import batch_loss, batch_negative_log_likelihood, model_forward
 from lacuna.models.training.network import set_dropout
-from unit.models.tiny_models import KINDS, SOURCES, TARGETS, Zoo
+from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 from unit.models.training.toy import toy_batch, trainable
 
 IGNORED = -100
@@ -69,7 +68,7 @@ def test_smoothing_spreads_a_share_over_the_vocabulary(zoo: Zoo, kind: str) -> N
 
 
 def test_a_bias_counts_and_no_bias_costs_nothing(zoo: Zoo) -> None:
-    model = load_model(zoo.folder("marian"), device="cpu")
+    model = zoo.load("marian")
     assert model.projection.bias is not None
     with_bias = batch_negative_log_likelihood(model_forward(model), toy_batch(model))
     model.projection.bias.zero_()
@@ -78,7 +77,7 @@ def test_a_bias_counts_and_no_bias_costs_nothing(zoo: Zoo) -> None:
 
 def test_training_mode_reaches_every_part(zoo: Zoo, kind: str) -> None:
     """Also FSMT's decoder, which is a twin of the real one."""
-    model = load_model(zoo.folder(kind), languages=KINDS[kind].languages, device="cpu")
+    model = zoo.load(kind)
     still = [batch_negative_log_likelihood(model_forward(model), toy_batch(model)) for _ in range(2)]
     assert still[0] == still[1]
     model.hf.train()
@@ -88,7 +87,7 @@ def test_training_mode_reaches_every_part(zoo: Zoo, kind: str) -> None:
 
 
 def test_no_dropout_is_no_noise(zoo: Zoo, kind: str) -> None:
-    model = load_model(zoo.folder(kind), languages=KINDS[kind].languages, device="cpu")
+    model = zoo.load(kind)
     still = batch_negative_log_likelihood(model_forward(model), toy_batch(model))
     set_dropout(model.hf, 0.0)
     for module in model.hf.modules():

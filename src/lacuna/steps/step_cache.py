@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from lacuna.artifacts.files import sha256_of, write_json
 from lacuna.artifacts.manifests import read_object, sealed, unsealed
 from lacuna.errors import LacunaError
@@ -103,10 +105,15 @@ class StepCache:
             self.steps.append(step)
         return step
 
-    def make_json(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:  # noqa: ANN401 - JSON
-        """Return a step's result that is a JSON value; compute it if it is missing."""
-        step = self.make(name, inputs, lambda folder: write_json(folder / "content.json", compute()))
-        return json.loads((step.folder / "content.json").read_text(encoding="utf-8"))
+    def make_json(
+        self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any], file: str = "content.json"
+    ) -> Any:  # noqa: ANN401 - JSON
+        """Return a step's result that is a JSON value; compute it if it is missing.
+
+        :param file: Name of the file in the folder of the step.
+        """
+        step = self.make(name, inputs, lambda folder: write_json(folder / file, compute()))
+        return json.loads((step.folder / file).read_text(encoding="utf-8"))
 
 
 def _seconds(folder: Path) -> float | None:
@@ -115,9 +122,9 @@ def _seconds(folder: Path) -> float | None:
         content = unsealed(read_object(folder / _DONE, LacunaError, missing="not finished", again="run it again"))
     except LacunaError:
         return None
-    found = _hashes(folder)
+    hashes = _hashes(folder)
     # Results of earlier versions have no hashes.
-    if content is None or content.get("files", found) != found or not isinstance(content.get("seconds"), int | float):
+    if content is None or content.get("files", hashes) != hashes or not isinstance(content.get("seconds"), int | float):
         return None
     return float(content["seconds"])
 
@@ -140,3 +147,8 @@ def step_key(name: str, inputs: Mapping[str, Any]) -> str:
 def settings_as_json(settings: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
     """Return a settings dataclass as step inputs: the name of its class and its fields."""
     return {"kind": type(settings).__name__, **json.loads(json.dumps(asdict(settings)))}
+
+
+def hash_json(content: dict[str, Any]) -> str:
+    """Hash content that is too long to be an input itself."""
+    return xxhash.xxh3_128(json.dumps(content, ensure_ascii=False).encode()).hexdigest()

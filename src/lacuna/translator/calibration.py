@@ -1,13 +1,13 @@
 """Calibration: map margin and model probability to the probability that the model's prediction is right.
 
-A score that increases with the model's probability and with the margin is looked up in a monotonic table. A calibration
-is saved as a folder with a manifest. This module does not know how it is fitted.
+:mod:`lacuna.fitting.calibration` fits it. A score that increases with the model's probability and with the margin is
+looked up in a monotonic table. A calibration is saved as a folder with a manifest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,8 @@ from pydantic import Field
 
 from lacuna.artifacts.files import atomic_folder, check_unused
 from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
-from lacuna.combiners.storage import MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import MemoryRecord
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CalibrationError, SettingError
 from lacuna.memory import Memory
 from lacuna.version import __version__
@@ -81,6 +82,7 @@ class Calibration:
     The other fields are those of :class:`CalibrationManifest`.
 
     :param model: Fingerprint of the model it was fitted to; empty for any model.
+    :param path: Its folder, if it is saved.
     """
 
     weights: tuple[float, float]
@@ -88,6 +90,7 @@ class Calibration:
     probabilities: tuple[float, ...]
     most_margin: int
     model: str = ""
+    path: Path | None = field(default=None, compare=False)
 
     def probability(self, margins: NDArray[Any], max_probs: NDArray[Any]) -> NDArray[np.float64]:
         """Return the probability for each token.
@@ -95,8 +98,8 @@ class Calibration:
         :param margins: Margins above ``most_margin`` count as ``most_margin``.
         :param max_probs: The largest probability in the model's distribution.
         """
-        found = features(margins, max_probs, self.most_margin) @ np.array(self.weights)
-        return np.asarray(np.interp(found, self.scores, self.probabilities), dtype=np.float64)
+        scores = features(margins, max_probs, self.most_margin) @ np.array(self.weights)
+        return np.asarray(np.interp(scores, self.scores, self.probabilities), dtype=np.float64)
 
     def check(self, memories: Sequence[Memory], most_margin: int) -> None:
         """Raise if the calibration does not apply to these memories."""
@@ -153,4 +156,6 @@ def calibration_of(manifest: CalibrationManifest, folder: Path) -> Calibration:
     increasing = np.all(np.diff(scores) > 0) and np.all(np.diff(probabilities) >= 0)
     if len(scores) != len(probabilities) or not increasing:
         raise CalibrationError(f"{folder / MANIFEST}: its table is not increasing; copy or calibrate again")
-    return Calibration(manifest.weights, scores, probabilities, manifest.most_margin, manifest.model.fingerprint)
+    return Calibration(
+        manifest.weights, scores, probabilities, manifest.most_margin, manifest.model.fingerprint, folder
+    )

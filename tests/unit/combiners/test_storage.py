@@ -13,7 +13,8 @@ from safetensors import SafetensorError
 
 from forging import write_forged
 from lacuna.combiners import Adaptive, Kster, Proximity, Vanilla, load_combiner, save_combiner
-from lacuna.combiners.storage import MANIFEST, WEIGHTS, MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import MANIFEST, WEIGHTS, MemoryRecord
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError
 from unit.combiners.neighborhoods import DIMENSION, make_neighbors, single
 

@@ -1,7 +1,7 @@
 """The combiner of a domain: adaptive or tuned vanilla, whichever translates held-out pairs better; or safe settings.
 
 Both are fitted on one part of dev and compared on the rest. Without enough dev pairs, nothing is fitted. Does not know
-the folder of a domain.
+the step cache.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import torch
 
 from lacuna.combiners import Combiner, load_combiner, save_combiner
 from lacuna.combiners.gate import FOLDER as GATE_FOLDER
-from lacuna.combiners.storage import MemoryRecord, ModelIdentity
+from lacuna.combiners.storage import MemoryRecord
 from lacuna.corpora import draw_pairs
+from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError
 from lacuna.evaluation import evaluate_systems
 from lacuna.fitting import DevSet, FitAdaptive, Fitter, FitVanilla, add_gate, fit_combiner
@@ -34,6 +35,8 @@ FITTED: tuple[Fitter, ...] = (FitAdaptive(), FitVanilla())
 ALONE = "model alone"
 # Share of the dev pairs on which the candidates are compared.
 COMPARED = 0.25
+# Dev pairs that are translated to compare memories and gates.
+MAX_TRANSLATED = 500
 # A gate that saves fewer searches is not worth its own time.
 _MIN_SAVING = 0.3
 
@@ -86,7 +89,7 @@ def choose_combiner(
         for fitter in FITTED
     }
     candidates = _compare(model, memory, dev.compared, fitted, progress)
-    best = max(candidates[1:], key=lambda one: one.chrf or 0.0)
+    best = max(candidates[1:], key=lambda candidate: candidate.chrf or 0.0)
     _folder(into, best.name).rename(into)
     return candidates
 
@@ -105,18 +108,19 @@ def _compare(
     """
     sources, references = [pair.source for pair in dev.pairs], [pair.target for pair in dev.pairs]
     texts = {
-        name: [one.text for one in System(model, [memory], combiner).open().translate(sources, progress=progress)]
+        name: [result.text for result in System(model, [memory], combiner).open().translate(sources, progress=progress)]
         for name, combiner in fitted.items()
     }
     scores = evaluate_systems(references, texts, target_language=model.target_language)
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for score, combiner in zip(scores, fitted.values(), strict=True):
         tokens = collect_dev(model, [memory], dev, combiner.k, progress=progress)
         rows = torch.arange(tokens.tokens)
-        if not found:
-            found.append(Candidate(ALONE, perplexity(tokens, rows)))
-        found.append(Candidate(score.name, perplexity(tokens, rows, combiner), score.bleu.value, score.chrf.value))
-    return found
+        if not candidates:
+            candidates.append(Candidate(ALONE, perplexity(tokens, rows)))
+        fit = perplexity(tokens, rows, combiner)
+        candidates.append(Candidate(score.name, fit, score.bleu.value, score.chrf.value))
+    return candidates
 
 
 def save_safe_combiner(model: Model, memory: Memory, into: Path, *, seed: int) -> None:
@@ -124,7 +128,7 @@ def save_safe_combiner(model: Model, memory: Memory, into: Path, *, seed: int) -
     save_combiner(
         safe_combiner([memory]),
         into,
-        model=ModelIdentity(name=model.name, fingerprint=model.fingerprint),
+        model=ModelIdentity.of(model),
         memories=(MemoryRecord.of(memory),),
         dev_loss=None,
         seed=seed,
@@ -142,10 +146,10 @@ def choose_gate(
     """
     combiner = load_combiner(folder)
     try:
-        made = add_gate(model, [memory], combiner, dev, translated=translated, seed=seed, progress=progress)
+        gate = add_gate(model, [memory], combiner, dev, translated=translated, seed=seed, progress=progress)
     except CombinerError:  # every gate lowers BLEU
         return None
-    if 1 - made.searched >= _MIN_SAVING:
-        return made.searched
+    if 1 - gate.searched >= _MIN_SAVING:
+        return gate.searched
     shutil.rmtree(folder / GATE_FOLDER)
     return None

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lacuna.index.distances import CenteredVectors, VectorArray
 from lacuna.margin import codes
-from lacuna.margin.approximate import KeyLists, ListComparison, Nearby, make_lists
-from lacuna.margin.screening import Screening, find_rotation
-from unit.margin.stores import clustered
+from lacuna.margin.approximate import InvertedLists, ListProbe, ProbeResult
+from lacuna.margin.screening import Screening
+from unit.margin.stores import InMemory, clustered, in_memory
 
 
 @pytest.fixture(autouse=True)
@@ -18,31 +17,31 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lacuna.margin.approximate.BLOCK", 256)
 
 
-def prepared(keys: NDArray[np.float16], count: int) -> tuple[VectorArray, NDArray[np.float32], KeyLists, Screening]:
-    """Return keys, their mean, their lists and their codes."""
-    vectors, mean = VectorArray(keys.astype(np.float32)), keys.mean(axis=0, dtype=np.float64).astype(np.float32)
-    centered = CenteredVectors(vectors, mean)
-    rotation = find_rotation(centered, len(keys), np.random.default_rng(0))
-    lists = make_lists(centered, len(keys), rotation, count, seed=1)
-    return vectors, mean, lists, Screening(centered, len(keys), rotation)
+def prepared(
+    keys: NDArray[np.float16], known: NDArray[np.bool_], count: int
+) -> tuple[InMemory, Screening, InvertedLists]:
+    entries = in_memory((keys, known))
+    screening = Screening(entries.keys, entries.mean, len(keys), seed=0)
+    return entries, screening, InvertedLists.train(screening.projections, count, seed=1)
 
 
-def compared(
+def probed(
     keys: NDArray[np.float16], known: NDArray[np.bool_], count: int, nprobe: int, cap: int | None = None
-) -> Nearby:
-    vectors, mean, lists, screening = prepared(keys, count)
-    comparison = ListComparison(vectors, mean, known, lists, screening, nprobe, cap)
-    result = Nearby.empty(len(keys))
-    for number in range(len(comparison)):
-        result.put(comparison.entries(number), comparison.run(number))
+) -> ProbeResult:
+    entries, screening, lists = prepared(keys, known, count)
+    probe, result = ListProbe(entries, lists, screening, nprobe, cap), ProbeResult.empty(len(keys))
+    for number in range(len(probe.sizes)):
+        result.add(*probe.run(number))
     return result
 
 
 def naive(keys: NDArray[np.float16], known: NDArray[np.bool_], count: int, nprobe: int) -> list[int]:
-    vectors, mean, lists, screening = prepared(keys, count)
+    entries, screening, lists = prepared(keys, known, count)
     width = screening.coders[-1].width
     coded = screening.codes(len(screening.coders) - 1).right[:, :width].numpy().astype(np.int64)
-    projected = (vectors.gather(np.arange(len(keys))) - mean).astype(np.float64) @ lists.directions
+    projected = (entries.keys.gather(np.arange(len(keys))) - entries.mean).astype(np.float64) @ screening.rotation[
+        :, :64
+    ].float().numpy()
     margins = []
     for row, code in enumerate(coded):
         far = ((lists.centroids - projected[row]) ** 2).sum(axis=1)
@@ -58,15 +57,15 @@ def naive(keys: NDArray[np.float16], known: NDArray[np.bool_], count: int, nprob
 def test_margins_by_codes_in_near_lists(monkeypatch: pytest.MonkeyPatch, nprobe: int, fast: bool) -> None:
     monkeypatch.setattr(codes, "has_fast_int8", lambda: fast)
     keys, known = clustered(900, 16, 0.6, seed=2)
-    assert compared(keys, known, 30, nprobe).known_nearer.tolist() == naive(keys, known, 30, nprobe)
+    assert probed(keys, known, 30, nprobe).known.tolist() == naive(keys, known, 30, nprobe)
 
 
 @pytest.mark.parametrize("cap", [1, 5, 40])
 def test_enough_known_entries_are_within_the_cap_distance(monkeypatch: pytest.MonkeyPatch, cap: int) -> None:
-    monkeypatch.setattr("lacuna.margin.approximate.SCORES_AT_ONCE", 2000)
+    monkeypatch.setattr("lacuna.margin.approximate.MAX_SCORES_AT_ONCE", 2000)
     keys, known = clustered(700, 16, 0.9, seed=3)
-    found = compared(keys, known, 20, 5, cap)
-    full = np.flatnonzero(found.known_nearer >= cap)
+    found = probed(keys, known, 20, 5, cap)
+    full = np.flatnonzero(found.known >= cap)
     assert np.isfinite(found.cap_distance).nonzero()[0].tolist() == full.tolist()
     assert len(full) > 50
     wide = keys.astype(np.float64)
@@ -82,19 +81,19 @@ def test_every_entry_finds_an_unknown_neighbor_if_there_is_one(unknown: int) -> 
     keys, _ = clustered(500, 8, 0.9, seed=4)
     known = np.ones(500, np.bool_)
     known[np.array([7, 250, 400])[:unknown]] = False
-    found = compared(keys, known, 20, 1)
+    found = probed(keys, known, 20, 1)
     entries = np.arange(500)
     alone = found.unknown < 0
     assert entries[alone].tolist() == ([7] if unknown == 1 else [])
     assert not known[found.unknown[~alone]].any()
     assert (found.unknown != entries).all()
-    assert found.known_nearer[alone].tolist() == [499] * int(alone.sum())
+    assert found.known[alone].tolist() == [499] * int(alone.sum())
 
 
 def test_lists_of_near_keys() -> None:
-    keys, _ = clustered(900, 16, 0.6, seed=2)
-    vectors, mean, lists, _ = prepared(keys, 30)
-    projected = (vectors.gather(np.arange(900)) - mean) @ lists.directions
+    keys, known = clustered(900, 16, 0.6, seed=2)
+    entries, screening, lists = prepared(keys, known, 30)
+    projected = (entries.keys.gather(np.arange(900)) - entries.mean) @ screening.rotation[:, :64].float().numpy()
     distances = ((projected[:, None] - lists.centroids) ** 2).sum(axis=2)
     assert lists.list_of.tolist() == distances.argmin(axis=1).tolist()
     assert len(np.unique(lists.list_of)) > 25

@@ -13,13 +13,14 @@ import pytest
 
 import lacuna.domain
 import lacuna.reproduction
-from lacuna.artifacts.step_cache import STEP_VERSIONS
+import lacuna.steps
 from lacuna.combiners.storage import CombinerManifest
 from lacuna.datastore.manifest import Manifest
 from lacuna.evaluation import evaluate_systems
 from lacuna.index.manifest import IndexManifest
 from lacuna.margin.storage import MarginManifest
 from lacuna.pruning import PRUNERS, make_pruner
+from lacuna.steps.step_cache import STEP_VERSIONS
 from unit.pruning.tables import Table
 
 # Entries dropped by version 1 of the step "prune", by method: of 30 entries, with ratio 0.2 and seed 3.
@@ -49,7 +50,7 @@ def entries() -> Table:
 
 
 def test_every_step_in_the_code_has_a_version() -> None:
-    packages = (lacuna.reproduction, lacuna.domain)
+    packages = (lacuna.steps, lacuna.reproduction, lacuna.domain)
     source = "".join(path.read_text() for package in packages for path in Path(package.__path__[0]).glob("*.py"))
     assert set(re.findall(r'cache\.make(?:_json)?\(\s*f?"([a-z]+)', source)) == set(STEP_VERSIONS)
 

@@ -15,12 +15,10 @@ from lacuna.decoding import plan_batches
 from lacuna.margin import count_known
 from lacuna.memory import Memory
 from lacuna.models import Model, TeacherForced
-from lacuna.translator import Translator
 from lacuna.translator.retrieval import Retrieval, find_neighbors
-from lacuna.translator.translator import shorten
 
 # Number of neighbors that are searched. Larger margins add little information, and each costs another distance.
-MOST_MARGIN = 64
+MAX_MARGIN = 64
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -41,25 +39,26 @@ class Knowledge:
         return Knowledge(self.margins[rows], self.max_probs[rows], self.nearest[rows])
 
 
-def knowledge_of(model: Model, memories: Sequence[Memory], forced: TeacherForced, found: Retrieval) -> Knowledge:
+def knowledge_of(model: Model, memories: Sequence[Memory], forced: TeacherForced, retrieval: Retrieval) -> Knowledge:
     """Compute the measurements from a teacher-forced pass and its retrieval.
 
-    :param found: As many neighbors of each token as the largest margin.
+    :param retrieval: As many neighbors of each token as the largest margin.
     """
     _, log_max_probs, _ = model.score_keys(forced.keys.numpy(), forced.predictions.numpy())
-    nearest = found.neighbors.distances[:, 0].double().cpu().numpy()
-    return Knowledge(known_margins(memories, found), np.exp(log_max_probs.astype(np.float64)), nearest)
+    nearest = retrieval.neighbors.distances[:, 0].double().cpu().numpy()
+    return Knowledge(known_margins(memories, retrieval), np.exp(log_max_probs.astype(np.float64)), nearest)
 
 
-def known_margins(memories: Sequence[Memory], found: Retrieval) -> NDArray[np.int64]:
+def known_margins(memories: Sequence[Memory], retrieval: Retrieval) -> NDArray[np.int64]:
     """Return the knowledge margin of each query, at most the number of neighbors that were found: (queries,)."""
-    known = found.columns(memories, "known")["known"].astype(np.bool_)
-    return count_known(found.neighbors.distances.cpu().numpy(), known)
+    known = retrieval.columns(memories, "known")["known"].astype(np.bool_)
+    return count_known(retrieval.neighbors.distances.cpu().numpy(), known)
 
 
 def know(
-    translator: Translator,
-    sources: Sequence[str],
+    model: Model,
+    memories: Sequence[Memory],
+    sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     most_margin: int,
     *,
@@ -69,15 +68,11 @@ def know(
 
     :param targets: Tokens of each translation; an empty one has no measurements.
     """
-    model, memories = translator.model, translator.memories
     results = [Knowledge(np.empty(0, np.int64), np.empty(0), np.empty(0))] * len(sources)
     written = [number for number, target in enumerate(targets) if len(target)]
-    encoded = model.encode_sources([sources[number] for number in written])
     for batch in plan_batches([len(targets[number]) for number in written], batch_size=batch_size):
-        numbers = [written[place] for place in batch]
-        forced = model.teacher_force(
-            [shorten(encoded[place], model.max_length) for place in batch], [targets[number] for number in numbers]
-        )
+        numbers = [written[index] for index in batch]
+        forced = model.teacher_force([sources[number] for number in numbers], [targets[number] for number in numbers])
         known = knowledge_of(model, memories, forced, find_neighbors(memories, forced.keys, most_margin))
         ends = np.cumsum(forced.lengths)
         for number, end, length in zip(numbers, ends.tolist(), forced.lengths, strict=True):

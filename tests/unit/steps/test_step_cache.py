@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.artifacts import step_cache
-from lacuna.artifacts.step_cache import STEP_VERSIONS, StepCache, step_key
+from lacuna.steps import step_cache
+from lacuna.steps.step_cache import STEP_VERSIONS, StepCache, step_key
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5)
 

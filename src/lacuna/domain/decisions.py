@@ -1,0 +1,188 @@
+"""What an adaptation decides: which steps run, what is used of their results, and the notes that say why.
+
+The steps themselves are in :mod:`lacuna.steps`. Does not know the folder of a finished domain.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lacuna.combiners import load_gate
+from lacuna.corpora import draw_pairs
+from lacuna.domain.corpus_parts import MIN_PART, CorpusParts, hash_pairs
+from lacuna.domain.step_progress import StepProgress
+from lacuna.domain.work_plan import WorkPlan, make_plan
+from lacuna.evaluation.scores import LEVEL
+from lacuna.models import Model
+from lacuna.progress import SILENT, Progress
+from lacuna.steps import CachedCombiner, CachedMemory, Sentences, StepCache, Steps, StepSettings
+from lacuna.steps.cached_steps import Scores, model_inputs
+from lacuna.steps.combiner_choice import ALONE, MAX_TRANSLATED, can_fit
+from lacuna.translator import System
+from lacuna.translator.calibration import read_calibration_manifest
+
+# Larger margins count as this: pruning tries none above, and small bounds take less time.
+MAX_MARGIN = 64
+# A pruned memory is used from this ratio on; below, it would save next to nothing.
+MIN_RATIO = 0.1
+
+
+class Decisions:
+    """Runs the steps of one adaptation that are worth it, and notes what is left out.
+
+    :param folder: Folder of the step cache.
+    :param name: Name of the domain.
+    :param budget: Time limit in minutes.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        parts: CorpusParts,
+        folder: Path,
+        *,
+        name: str,
+        budget: float | None,
+        seed: int,
+        progress: Progress = SILENT,
+    ) -> None:
+        self._name, self._budget, self._seed = name, budget, seed
+        self._progress: StepProgress | None = None
+        self._cache = StepCache(folder, self._announce)
+        self._plan = self._make_plan(model, parts)
+        self._progress = StepProgress(progress, "adapt", self._plan.seconds())
+        self.sentences = {part: self._draw(parts, part) for part in ("train", "dev", "test")}
+        settings = StepSettings(MAX_MARGIN, self._plan.approximate, name=name, seed=seed)
+        self._steps = Steps(model, self.sentences, self._cache, settings, self._progress)
+        self.notes = [*parts.notes, *self._plan.notes]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time of each step so far, in whichever run it was done."""
+        seconds: dict[str, float] = {}
+        for step in self._cache.steps:
+            seconds[step.name] = round(seconds.get(step.name, 0.0) + step.seconds, 1)
+        return seconds
+
+    def end(self) -> None:
+        """End the display."""
+        if self._progress is not None:
+            self._progress.end()
+
+    def build(self) -> CachedMemory:
+        """Build the memory of all training pairs, with its index and its margins."""
+        memory = self._steps.build()
+        skipped = memory.store.manifest.skipped
+        if skipped:
+            pairs = f"{skipped:,} of {len(self.sentences['train']):,} pairs"
+            self.notes.append(f"{pairs} are too long for the model and were left out.")
+        return memory
+
+    def prune(self, memory: CachedMemory) -> CachedMemory:
+        """Drop what PLAC can drop without a loss on dev, if that is worth it."""
+        if not (self._plan.fits and self._plan.prune and self._has_time("safe", "pruning")):
+            return memory
+        sample = self._steps.dev_parts.fitted.draw(MAX_TRANSLATED, self._seed)
+        safe = self._steps.choose_ratio(memory, sample)
+        if safe is None or safe.ratio < MIN_RATIO:
+            most = "none of the entries" if safe is None else f"no more than {safe.ratio:.0%} of the entries"
+            self.notes.append(f"The memory is not pruned: PLAC could drop {most} without a significant loss on dev.")
+            return memory
+        pruned = self._steps.prune_safely(memory, safe)
+        self.notes.append(
+            f"PLAC dropped {dropped_share(memory, pruned):.1%} of the entries, with a margin of {safe.min_margin} or "
+            f"more: BLEU on dev {safe.pruned:.2f} instead of {safe.whole:.2f} (p of a decline {safe.p_decline:.3f})."
+        )
+        return pruned
+
+    def fit(self, memory: CachedMemory) -> CachedCombiner:
+        """Choose a combiner, and add a gate if that is worth it."""
+        fits = self._plan.fits and can_fit(memory.store.entries)
+        combiner = self._steps.choose_combiner(memory, fits=fits)
+        if not fits:
+            self._explain_safe(combiner)
+            return combiner
+        if not (self._plan.gate and self._has_time("gate", "the gate")):
+            return combiner
+        gated = self._steps.add_gate(memory, combiner)
+        if gated.searched is None:
+            self.notes.append("There is no gate: none saves enough searches without a loss on dev.")
+        return gated
+
+    def calibrate(self, memory: CachedMemory) -> Path | None:
+        """Fit a calibration; ``None`` if the probability of the model is as good on held-out dev sentences."""
+        if not self._plan.fits:
+            return None
+        folder = self._steps.calibrate(memory)
+        brier = {each.name: each.brier for each in read_calibration_manifest(folder).measured}
+        if brier["both"] < brier["max probability"]:
+            return folder
+        self.notes.append("There is no calibration: the probability of the model is as good an estimate on dev.")
+        return None
+
+    def translate(self, memory: CachedMemory, combiner: CachedCombiner) -> dict[str, list[str]]:
+        """Translate the test set with the model alone and with the domain; nothing without a test set."""
+        test = self.sentences["test"]
+        if not test.pairs:
+            return {}
+        inputs = {"test": test.key}
+        adapted = inputs | {"memory": memory.key, "combiner": combiner.key}
+        return {
+            ALONE: self._steps.translate(inputs, self._system, test.sources),
+            self._name: self._steps.translate(adapted, lambda: self._system(memory, combiner), test.sources),
+        }
+
+    def score(self, texts: dict[str, list[str]]) -> Scores:
+        """Score the translations of the test set."""
+        if not texts:
+            return {}
+        scores = self._steps.score(texts, self.sentences["test"])
+        p_decline = scores[self._name]["p_decline"]
+        if p_decline is not None and p_decline < LEVEL:
+            self.notes.append(
+                "On test, the domain is significantly worse than the model alone: do not use it as it is."
+            )
+        return scores
+
+    def _system(self, memory: CachedMemory | None = None, combiner: CachedCombiner | None = None) -> System:
+        """Return the model alone, or with a memory and a combiner."""
+        if memory is None or combiner is None:
+            return System(self._steps.model)
+        gate = None if combiner.searched is None else load_gate(combiner.path)[0]
+        return System(self._steps.model, [memory.open()], combiner.load(), gate=gate)
+
+    def _announce(self, step: str) -> None:
+        if self._progress is not None:
+            self._progress.begin(step)
+
+    def _make_plan(self, model: Model, parts: CorpusParts) -> WorkPlan:
+        inputs = {**model_inputs(model, self._seed), **parts.hashes(), "budget": self._budget}
+
+        def compute() -> dict[str, Any]:
+            return make_plan(model, parts, self._budget, self._seed).as_json()
+
+        return WorkPlan.from_json(self._cache.make_json("plan", inputs, compute))
+
+    def _draw(self, parts: CorpusParts, part: str) -> Sentences:
+        pairs = draw_pairs(getattr(parts, part), getattr(self._plan, part), self._seed)
+        return Sentences(pairs, hash_pairs(pairs))
+
+    def _has_time(self, step: str, what: str) -> bool:
+        """Return whether an optional step and all later steps that are not optional fit into the time limit."""
+        if self._budget is None or sum(self.seconds.values()) + self._plan.seconds_from(step) <= 60 * self._budget:
+            return True
+        self.notes.append(f"The time limit leaves out {what}: the steps before took longer than estimated.")
+        return False
+
+    def _explain_safe(self, combiner: CachedCombiner) -> None:
+        dev = len(self.sentences["dev"])
+        settings = ", ".join(f"{name} {value}" for name, value in combiner.load().manifest.settings.items())
+        if 0 < dev < MIN_PART:
+            self.notes.append(f"Nothing is fitted: {dev:,} dev pairs are too few (from {MIN_PART:,} on).")
+        self.notes.append(f"The combiner is proximity, with settings that are safe for a small memory: {settings}.")
+
+
+def dropped_share(whole: CachedMemory, pruned: CachedMemory) -> float:
+    """Return the share of the entries that pruning dropped."""
+    return round(1 - pruned.store.entries / whole.store.entries, 4)

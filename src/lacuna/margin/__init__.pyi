@@ -1,0 +1,11 @@
+from .exact import margin_of as margin_of
+from .measurement import MarginReport as MarginReport
+from .measurement import measure_margin as measure_margin
+from .reference import count_known as count_known
+from .storage import Agreement as Agreement
+from .storage import Approximate as Approximate
+from .storage import MarginManifest as MarginManifest
+from .storage import Margins as Margins
+from .storage import read_margins as read_margins
+from .updating import MeasuredEntries as MeasuredEntries
+from .updating import update_margins as update_margins

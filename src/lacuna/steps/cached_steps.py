@@ -1,0 +1,323 @@
+"""The cached steps from sentence pairs to scores: build, index, margin, prune, fit, fine-tune, translate and score.
+
+Every step returns a handle with its key, which is an input of the steps after it. Steps that fit or choose something
+use dev; none uses test. Does not know which systems are compared, or what becomes of them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lacuna.artifacts.files import write_json
+from lacuna.datastore import build_store, open_store
+from lacuna.errors import IndexingError
+from lacuna.evaluation import CometScorer, evaluate_systems
+from lacuna.fitting import DevSet, Fitter, calibrate, choose_pruning, fit_combiner
+from lacuna.index import build_index
+from lacuna.index.kinds import AUTO
+from lacuna.index.manifest import read_manifest
+from lacuna.margin import Approximate, measure_margin
+from lacuna.models import Model, load_model
+from lacuna.models.training import FinetuneSettings, finetune_model
+from lacuna.progress import SILENT, Progress
+from lacuna.pruning import Plac, Pruner, prune_store
+from lacuna.steps.combiner_choice import (
+    MAX_TRANSLATED,
+    Candidate,
+    DevParts,
+    choose_combiner,
+    choose_gate,
+    save_safe_combiner,
+)
+from lacuna.steps.handles import CachedCombiner, CachedMemory, SafeRatio, Sentences, StepSettings
+from lacuna.steps.step_cache import CachedStep, StepCache, hash_json, settings_as_json
+from lacuna.translator import System
+from lacuna.workers import Pool
+
+STORE, COMBINER, CALIBRATION, MODEL = "store", "combiner", "calibration", "model"
+CANDIDATES, GATE = "candidates.json", "gate.json"
+Scores = dict[str, dict[str, Any]]
+
+
+def model_inputs(model: Model, seed: int | None = None) -> dict[str, Any]:
+    """Return the inputs of every step that uses the model; one model may translate in several directions."""
+    return {"model": model.fingerprint, "languages": str(model.languages)} | ({} if seed is None else {"seed": seed})
+
+
+class Steps:
+    """Runs the steps of an adaptation or an experiment with one model through a cache.
+
+    :param parts: Training, dev and test pairs by the name of the part.
+    :param pool: Workers that build, measure margins, prune and translate; by default, the threads of this process.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        parts: Mapping[str, Sentences],
+        cache: StepCache,
+        settings: StepSettings,
+        progress: Progress = SILENT,
+        pool: Pool | None = None,
+    ) -> None:
+        self.model, self.parts, self.cache, self.settings = model, parts, cache, settings
+        self._progress, self._pool = progress, pool
+        self._seed = 1 if settings.seed is None else settings.seed
+        self._model_inputs = model_inputs(model, settings.seed)
+
+    @cached_property
+    def dev(self) -> DevSet:
+        """The dev set."""
+        return DevSet(self.parts["dev"].pairs)
+
+    @cached_property
+    def dev_parts(self) -> DevParts:
+        """The dev set in two parts: one to fit on, one to compare on."""
+        return DevParts.of(self.parts["dev"].pairs, self._seed)
+
+    def build(self) -> CachedMemory:
+        """Build the memory of all training pairs, with its index and its margins."""
+        train, settings = self.parts["train"], self.settings
+
+        def work(folder: Path) -> None:
+            build_store(
+                self.model,
+                train.pairs,
+                folder / STORE,
+                cleaning=None,  # cleaned when they were read
+                total=len(train),
+                progress=self._progress,
+                pool=self._pool,
+            )
+
+        built = self.cache.make("store", {**self._model_inputs, "train": train.key}, work, resumes=True)
+        path = built.folder / STORE
+        kind = {} if settings.index is None else {"kind": settings.index}
+        indexed = self.cache.make("index", {"store": built.key, **kind}, lambda _: self._index(path))
+        inputs = {"store": built.key, "max_margin": settings.max_margin, "approximate": settings.approximate}
+        measured = self.cache.make("margin", inputs, lambda _: self._measure(path), resumes=True)
+        # Another run may have given the store another index or other margins since.
+        self._index(path)
+        self._measure(path)
+        # Both forms are kept: they are part of the keys in existing caches.
+        if settings.index is None:
+            return CachedMemory(path, built.key, {"approximate": settings.approximate}, settings.name)
+        return CachedMemory(path, indexed.key, {"margin": measured.key}, settings.name)
+
+    def _index(self, path: Path) -> None:
+        store, kind = open_store(path), self.settings.index or AUTO
+        try:
+            current = read_manifest(store).asked == kind
+        except IndexingError:
+            current = False
+        if not current:
+            build_index(store, kind, seed=self._seed, progress=self._progress)
+
+    def _measure(self, path: Path) -> None:
+        measure_margin(
+            open_store(path),
+            self.settings.max_margin,
+            approximate=Approximate() if self.settings.approximate else None,
+            progress=self._progress,
+            pool=self._pool,
+        )
+
+    def choose_ratio(self, memory: CachedMemory, dev: DevSet) -> SafeRatio | None:
+        """Find the largest safe ratio, as ``lacuna prune --auto`` does; ``None`` if every ratio loses.
+
+        :param dev: The dev pairs to try it on: all, or a sample.
+        """
+
+        def compute() -> dict[str, Any] | None:
+            choice = choose_pruning(self.model, memory.open(), dev, seed=self._seed, progress=self._progress)
+            if choice.pruner is None:
+                return None
+            trial = next(each for each in choice.trials if each.ratio == choice.ratio)
+            return {
+                "min_margin": choice.pruner.min_margin,
+                "ratio": choice.ratio,
+                "whole": choice.bleu,
+                "pruned": trial.bleu,
+                "p_decline": trial.p_bleu,
+            }
+
+        return SafeRatio.from_json(self.cache.make_json("safe", self._ratio_inputs(memory), compute))
+
+    def _ratio_inputs(self, memory: CachedMemory) -> dict[str, Any]:
+        return {**self._model_inputs, "memory": memory.key, **memory.margins, "dev": self.parts["dev"].key}
+
+    def prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int) -> CachedMemory:
+        """Prune a memory; a method that cannot drop ``ratio`` drops as much as it can."""
+        inputs = {"store": memory.key, "pruner": settings_as_json(pruner), "ratio": ratio, "seed": seed}
+        if pruner.reads_margins:
+            inputs |= memory.margins
+        step = self.cache.make(
+            f"prune-{pruner.name}", inputs, lambda folder: self._prune(memory, pruner, ratio, seed, folder / STORE)
+        )
+        return CachedMemory(step.folder / STORE, step.key, name=memory.name)
+
+    def prune_safely(self, memory: CachedMemory, safe: SafeRatio) -> CachedMemory:
+        """Prune a memory by PLAC at its safe ratio, and measure the margins of the rest."""
+
+        def work(folder: Path) -> None:
+            into = folder / STORE
+            if not into.exists():  # otherwise the run was killed while margins were measured
+                self._prune(memory, Plac(safe.min_margin), safe.ratio, self._seed, into)
+            self._measure(into)
+
+        inputs = {"choice": self._ratio_inputs(memory), "ratio": safe.ratio}
+        step = self.cache.make("prune", inputs, work, resumes=True)
+        return CachedMemory(step.folder / STORE, step.key, memory.margins, memory.name)
+
+    def _prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int, into: Path) -> None:
+        prune_store(
+            memory.store,
+            pruner,
+            into,
+            ratio=ratio,
+            seed=seed,
+            clamp=True,
+            index=self.settings.index or AUTO,
+            progress=self._progress,
+            pool=self._pool,
+        )
+
+    def finetune(self, settings: FinetuneSettings) -> CachedStep:
+        """Fine-tune the model on the training pairs; the step's folder has ``model`` and ``report.json``."""
+        train, dev = self.parts["train"], self.parts["dev"]
+        inputs = {**self._model_inputs, "train": train.key, "dev": dev.key, "settings": settings_as_json(settings)}
+
+        def work(folder: Path) -> None:
+            report = finetune_model(
+                self.model, train.pairs, folder / MODEL, settings, dev=dev.pairs, progress=self._progress
+            )
+            write_json(folder / "report.json", report.as_json() | {"into": MODEL})
+
+        method = "full" if settings.lora is None else "lora"
+        return self.cache.make(f"finetune-{method}", inputs, work, resumes=True)
+
+    def load_finetuned(self, step: CachedStep) -> Model:
+        """Load a fine-tuned model as the model itself was loaded."""
+        return load_model(
+            step.folder / MODEL,
+            device=str(self.model.device),
+            languages=self.model.languages,
+            mask_placeholders=self.model.mask_placeholders,
+        )
+
+    def fit(self, memory: CachedMemory, fitter: Fitter, seed: int) -> CachedCombiner:
+        """Fit a combiner on dev."""
+
+        def work(folder: Path) -> None:
+            fit_combiner(
+                fitter, self.model, [memory.open()], self.dev, folder / "fit", seed=seed, progress=self._progress
+            )
+
+        inputs = {
+            "memory": memory.key,
+            "fitter": settings_as_json(fitter),
+            "dev": self.parts["dev"].key,
+            "seed": seed,
+        }
+        step = self.cache.make(f"fit-{fitter.name}", inputs, work)
+        return CachedCombiner(step.folder / "fit", step.key)
+
+    def choose_combiner(self, memory: CachedMemory, *, fits: bool) -> CachedCombiner:
+        """Fit adaptive and vanilla and take the better one; or take safe settings.
+
+        :param fits: Whether there is enough to fit to.
+        """
+
+        def work(folder: Path) -> None:
+            opened, into, candidates = memory.open(), folder / COMBINER, list[Candidate]()
+            if fits:
+                candidates = choose_combiner(
+                    self.model, opened, self.dev_parts, into, seed=self._seed, progress=self._progress
+                )
+            else:
+                save_safe_combiner(self.model, opened, into, seed=self._seed)
+            write_json(folder / CANDIDATES, [asdict(candidate) for candidate in candidates])
+
+        inputs = {**self._model_inputs, "memory": memory.key, "dev": self.parts["dev"].key if fits else None}
+        step = self.cache.make("fit", inputs, work)
+        saved = json.loads((step.folder / CANDIDATES).read_text(encoding="utf-8"))
+        return CachedCombiner(step.folder / COMBINER, step.key, tuple(Candidate(**each) for each in saved))
+
+    def add_gate(self, memory: CachedMemory, combiner: CachedCombiner) -> CachedCombiner:
+        """Add a gate if it saves enough searches without a loss on dev."""
+
+        def work(folder: Path) -> None:
+            shutil.copytree(combiner.path, folder / COMBINER)
+            searched = choose_gate(
+                self.model,
+                memory.open(),
+                folder / COMBINER,
+                self.dev_parts.fitted,
+                translated=MAX_TRANSLATED,
+                seed=self._seed,
+                progress=self._progress,
+            )
+            write_json(folder / GATE, {"searched": searched})
+
+        inputs = {"memory": memory.key, "combiner": combiner.key, **memory.margins}
+        step = self.cache.make("gate", inputs, work)
+        searched = json.loads((step.folder / GATE).read_text(encoding="utf-8"))["searched"]
+        return CachedCombiner(step.folder / COMBINER, step.key, combiner.candidates, searched)
+
+    def calibrate(self, memory: CachedMemory) -> Path:
+        """Fit a calibration; return its folder."""
+
+        def work(folder: Path) -> None:
+            calibrate(
+                self.model,
+                [memory.open()],
+                self.dev_parts.fitted,
+                folder / CALIBRATION,
+                seed=self._seed,
+                progress=self._progress,
+            )
+
+        inputs = {**self._model_inputs, "memory": memory.key, "dev": self.parts["dev"].key}
+        return self.cache.make("calibrate", inputs, work).folder / CALIBRATION
+
+    def translate(self, inputs: Mapping[str, Any], system: Callable[[], System], sources: Sequence[str]) -> list[str]:
+        """Translate sentences.
+
+        :param inputs: What identifies the system and the sentences, as inputs of the step.
+        :param system: Opens the system.
+        """
+
+        def compute() -> list[str]:
+            results = system().open().translate(sources, progress=self._progress, pool=self._pool)
+            return [result.text for result in results]
+
+        texts: list[str] = self.cache.make_json("translate", {**self._model_inputs, **inputs}, compute, "texts.json")
+        return texts
+
+    def score(self, systems: Mapping[str, list[str]], sentences: Sentences, comet: str | None = None) -> Scores:
+        """Score translations and compare each system with the first.
+
+        :param comet: Name of a COMET model.
+        :return: By name of the system, the JSON object of ``lacuna evaluate --json``.
+        """
+
+        def compute() -> list[dict[str, Any]]:
+            scores = evaluate_systems(
+                sentences.references,
+                systems,
+                target_language=self.model.target_language,
+                comet=None if comet is None else CometScorer(comet, device=str(self.model.device)),
+                sources=() if comet is None else sentences.sources,
+                progress=self._progress,
+            )
+            return [score.as_json() for score in scores]
+
+        key = hash_json({"systems": dict(systems), "references": sentences.references, "comet": comet})
+        rows = self.cache.make_json("score", {"content": key}, compute, "scores.json")
+        return {row["name"]: row for row in rows}

@@ -1,0 +1,124 @@
+"""What steps take and return: sentence pairs, settings, and handles of results with the key of the step that made them.
+
+A handle is cheap: the files are opened when they are asked for. Does not run any step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lacuna.combiners import SavedCombiner, load_combiner
+from lacuna.datastore import Store, open_store
+from lacuna.memory import Memory, open_memory
+from lacuna.records import SentencePair
+from lacuna.steps.combiner_choice import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """Sentence pairs with their key.
+
+    :param key: A hash of them.
+    """
+
+    pairs: list[SentencePair]
+    key: str
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @property
+    def sources(self) -> list[str]:
+        """The source sides."""
+        return [pair.source for pair in self.pairs]
+
+    @property
+    def references(self) -> list[str]:
+        """The target sides."""
+        return [pair.target for pair in self.pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """Settings that all steps of a run share.
+
+    :param max_margin: Of the margins of memories, as ``approximate``.
+    :param index: Kind of index of all memories; ``None`` for the default kind, which is no part of the key.
+    :param name: Name of the memory in what is fitted to it; ``None`` for the name of its folder.
+    :param seed: Seed of all steps; ``None`` if they have seeds of their own.
+    """
+
+    max_margin: int
+    approximate: bool = False
+    index: str | None = None
+    name: str | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CachedMemory:
+    """A memory made by a step.
+
+    :param key: Key of the last step that made it; covers the entries, and the index if its kind was asked for.
+    :param margins: What identifies its margins among those of the same entries, as inputs of steps.
+    :param name: See :class:`StepSettings`.
+    """
+
+    path: Path
+    key: str
+    margins: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+
+    @property
+    def store(self) -> Store:
+        """The opened store."""
+        return open_store(self.path)
+
+    def open(self, name: str | None = None) -> Memory:
+        """Open the memory, under a name of its own or another one."""
+        return open_memory(self.path, name or self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedCombiner:
+    """A combiner made by a step, perhaps with a gate.
+
+    :param candidates: What was compared to choose it; see :func:`~lacuna.steps.combiner_choice.choose_combiner`.
+    :param searched: See :func:`~lacuna.steps.combiner_choice.choose_gate`.
+    """
+
+    path: Path
+    key: str
+    candidates: tuple[Candidate, ...] = ()
+    searched: float | None = None
+
+    def load(self) -> SavedCombiner:
+        """Load the combiner."""
+        return load_combiner(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class SafeRatio:
+    """The largest ratio of PLAC without a significant loss on dev.
+
+    :param whole: BLEU of dev with the whole memory, with vanilla kNN-MT.
+    :param pruned: The same with the pruned memory.
+    :param p_decline: p-value of the decline.
+    """
+
+    min_margin: int
+    ratio: float
+    whole: float
+    pruned: float
+    p_decline: float
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any] | None) -> SafeRatio | None:
+        """Return the ratio that a step has saved; ``None`` if every ratio loses."""
+        if content is not None and "trial" in content:  # saved by an adaptation with version 0.2
+            trial = content["trial"]
+            return trial and cls(trial["min_margin"], trial["ratio"], content["bleu"], trial["bleu"], trial["p_bleu"])
+        return None if content is None else cls(**content)
