@@ -1,8 +1,8 @@
 """The memory protocol: all that translating, explaining, editing and serving need of a memory, whatever its backend.
 
-A memory in a folder (:mod:`lacuna.memory.folder`) is one state of its files, and an edit makes the next one:
-:meth:`Memory.latest`. A memory in Milvus (:mod:`lacuna.memory.milvus`) is always in the state of its server. What reads
-whole columns, as pruning does, needs files: :attr:`Memory.store`.
+A memory in a folder (:mod:`lacuna.memory.folder_memory`) is one state of its files, and an edit makes the next one:
+:meth:`Memory.latest`. A memory in Milvus (:mod:`lacuna.memory.milvus_memory`) is always in the state of its server. What
+reads whole columns, as pruning does, needs files: :attr:`Memory.store`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.manifest import KeyMaker, ModelRecord
 from lacuna.errors import NotFoundError, SettingError
 from lacuna.memory.editing import EditReport
-from lacuna.memory.lookup import Selection, Sentences
+from lacuna.memory.lookup import MemorySentences, Selection
 from lacuna.memory.matches import SourceTable
 from lacuna.memory.overview import KeyMap, Overview, StoredSentence, show_sentence
 from lacuna.progress import SILENT, Progress
@@ -105,7 +105,7 @@ class Memory(ABC):
 
     @property
     @abstractmethod
-    def sentences(self) -> Sentences:
+    def sentences(self) -> MemorySentences:
         """The sentence pairs."""
 
     @property

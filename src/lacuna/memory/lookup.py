@@ -21,7 +21,7 @@ from lacuna.errors import SettingError
 from lacuna.records import SentencePair
 
 
-class Sentences(Protocol):
+class MemorySentences(Protocol):
     """The sentence pairs of a memory by number; those of a store are a :class:`~lacuna.datastore.SentenceTable`."""
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Selection:
     matching: str | None = None
     pairs: tuple[SentencePair, ...] | None = None
 
-    def check(self, sentences: Sentences, memory: str) -> None:
+    def check(self, sentences: MemorySentences, memory: str) -> None:
         """Refuse a selection that is not valid, without reading all sentences.
 
         :param memory: Names the memory in messages.
@@ -74,7 +74,7 @@ class Selection:
         for sentence in self.sentences or ():
             check_sentence(sentences, sentence, memory)
 
-    def find(self, sentences: Sentences, memory: str) -> NDArray[np.int64]:
+    def find(self, sentences: MemorySentences, memory: str) -> NDArray[np.int64]:
         """Return the ids of the selected sentences, sorted.
 
         :raises SettingError: As in :meth:`check`.
@@ -93,13 +93,13 @@ class Selection:
                 found.append(sentence)
         return np.array(found, dtype=np.int64)
 
-    def _candidates(self, sentences: Sentences) -> Iterable[tuple[int, SentencePair]]:
+    def _candidates(self, sentences: MemorySentences) -> Iterable[tuple[int, SentencePair]]:
         if self.sentences is None:
             return sentences.present()
         return sorted(sentences.pairs(list(set(self.sentences))).items(), key=lambda item: item[0])
 
 
-def check_sentence(sentences: Sentences, sentence: int, memory: str) -> None:
+def check_sentence(sentences: MemorySentences, sentence: int, memory: str) -> None:
     """Refuse the id of a sentence that does not exist or was forgotten.
 
     :param memory: Names the memory in messages.

@@ -19,7 +19,7 @@ from lacuna.datastore import Store
 from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.memory.editing import EditReport, corrected_pair, fitting_pairs, last_of_each_id, same_pair
-from lacuna.memory.lookup import Sentences, check_sentence, pair_key
+from lacuna.memory.lookup import MemorySentences, check_sentence, pair_key
 from lacuna.milvus import Collection
 from lacuna.milvus.collection import EntryRows
 from lacuna.milvus.schema import OWN_SEGMENT, check_tag, content_of, own_entries, own_sentence
@@ -68,7 +68,7 @@ def forget_in_collection(collection: Collection, sentences: Sequence[int], *, dr
 
 
 def replace_in_collection(
-    collection: Collection, sentences: Sentences, sentence: int, target: str, model: TeacherForcingModel
+    collection: Collection, sentences: MemorySentences, sentence: int, target: str, model: TeacherForcingModel
 ) -> EditReport:
     """Replace the translation of a sentence; the corrected pair gets another number."""
     place = str(collection.address)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lacuna.memory.base import Memory
-from lacuna.memory.folder import FolderMemory
-from lacuna.memory.milvus import open_milvus_memory
+from lacuna.memory.folder_memory import FolderMemory
+from lacuna.memory.milvus_memory import open_milvus_memory
 from lacuna.milvus.address import MilvusAddress, is_address
 
 

@@ -23,8 +23,7 @@ from lacuna.decoding import BeamSettings
 from lacuna.documents import Paragraph, Splitter
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.html_pages import html_fragment_parts
-from lacuna.documents.matches import mark_matches
-from lacuna.documents.paragraphs import is_translatable
+from lacuna.documents.paragraphs import is_translatable, mark_matches
 from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation import Explanation
 from lacuna.memory import Memory, SegmentMatches

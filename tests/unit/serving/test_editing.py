@@ -340,7 +340,7 @@ def test_the_queue_of_edits_has_a_limit(model: Model, folder: Path, monkeypatch:
     monkeypatch.setattr("lacuna.serving.editor.MOST_WAITING", 1)
     app = create_app(engine_of(model, folder), ServerLimits(max_seconds=0.2), access=Access(writable=True))
     with TestClient(app, LOCAL) as client:
-        monkeypatch.setattr("lacuna.memory.folder.forget_sentences", lambda *_, **__: time.sleep(1.5))
+        monkeypatch.setattr("lacuna.memory.folder_memory.forget_sentences", lambda *_, **__: time.sleep(1.5))
         assert client.delete("/api/v1/memories/it/sentences/0").status_code == 504
         full = client.delete("/api/v1/memories/it/sentences/1")
         assert (full.status_code, full.json()["error"]) == (
@@ -352,7 +352,7 @@ def test_the_queue_of_edits_has_a_limit(model: Model, folder: Path, monkeypatch:
 def test_an_edit_that_waits_too_long_is_not_begun(model: Model, folder: Path) -> None:
     app = create_app(engine_of(model, folder), ServerLimits(max_seconds=0.2), access=Access(writable=True))
     with TestClient(app, LOCAL) as client, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lacuna.memory.folder.forget_sentences", lambda *_, **__: time.sleep(1.5))
+        patch.setattr("lacuna.memory.folder_memory.forget_sentences", lambda *_, **__: time.sleep(1.5))
         late = client.delete("/api/v1/memories/it/sentences/0")
         assert (late.status_code, "goes on" in late.text) == (504, True)
         waiting = client.post("/api/v1/memories/it/pairs", json={"pairs": [NEW]})

@@ -12,7 +12,7 @@ import pytest
 
 from lacuna.datastore.manifest import describe_model
 from lacuna.errors import SettingError, StoreError, UnavailableError
-from lacuna.memory import MilvusMemory, SegmentMatches, Selection, milvus
+from lacuna.memory import MilvusMemory, SegmentMatches, Selection, milvus_memory
 from lacuna.memory.lookup import pair_key
 from lacuna.milvus import Collection, MilvusAddress
 from lacuna.records import Origin, SentencePair
@@ -142,7 +142,7 @@ def test_matches_follow_the_edits_of_others_after_a_while(
     assert matches.exact("rot") is None  # a match is always read again
     assert matches.near("rot") == []
     assert matches.exact("blau") is None
-    monkeypatch.setattr(milvus, "time", SimpleNamespace(monotonic=lambda: 1e12))
+    monkeypatch.setattr(milvus_memory, "time", SimpleNamespace(monotonic=lambda: 1e12))
     assert matches.exact("blau") is not None
     assert SegmentMatches([memory], "color").exact("blau") is not None
     assert SegmentMatches([memory], "other").exact("blau") is None
