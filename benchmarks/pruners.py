@@ -85,7 +85,7 @@ def _copies(store: Store, memory: Memory, model: Model, dev: list[SentencePair],
 def _unused(store: Store, memory: Memory, model: Model, dev: list[SentencePair], seed: int) -> NDArray[np.float64]:
     """Rank last the entries that are neighbors of dev tokens, the most frequent ones at the very last."""
     uses = np.zeros(store.entries, np.int64)
-    for found in DevSet(dev).retrieve(model, [memory], 8, lambda batch: batch.found.entries):
+    for found in DevSet(dev).retrieve(model, [memory], 8, lambda batch: batch.retrieval.entries):
         np.add.at(uses, found[found >= 0], 1)
     return -uses + _noise(store, seed)
 

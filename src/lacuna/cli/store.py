@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from lacuna.datastore import Store
     from lacuna.models import Model
     from lacuna.models.importing import ImportReport
+    from lacuna.translator import SystemRecord
 
 _DEFAULTS = BuildSettings()
 _OUTDATED = "The margins were measured before the last edits{new}; bring them up to date with: lacuna margin {path}"
@@ -96,13 +97,16 @@ def inspect(
 ) -> None:
     """Show a store: number of entries, how many of them the model knows, index and margins.
 
+    Of a domain, it also shows the system: all that decides its translations.
+
     With --sentence or --token it lists entries instead: value, prediction, whether the entry is known, its knowledge
     margin, and where it comes from.
 
     Example: `lacuna inspect it/store`, or `lacuna inspect it/store --sentence 12`
     """
     if sentence is None and token is None:
-        return _print_store(inspect_store(memory_folder(memory)), json)
+        folder = memory_folder(memory)
+        return _print_store(inspect_store(folder), json, system=None if folder == memory else _read_system(memory))
     model, opened = _open_checked(system, memory)
     value = None if token is None else model.token_number(token)
     measured = measured_margins(opened)
@@ -202,6 +206,12 @@ def import_(
     return print_json(imported.as_json()) if json else _print_model_import(imported)
 
 
+def _read_system(domain: Path) -> SystemRecord:
+    from lacuna.domain import read_system_record
+
+    return read_system_record(domain)
+
+
 def _open_checked(system: ModelOptions, memory: Path) -> tuple[Model, Store]:
     """Load the model and open a memory that was built with it."""
     folder, model = system.load_for(memory)
@@ -242,8 +252,12 @@ def _print_entries(entries: list[Entry], text: Callable[[int], str]) -> None:
         typer.echo("no such entry")
 
 
-def _print_store(report: StoreReport, json: bool, cleaning: CleaningReport | None = None) -> None:
+def _print_store(
+    report: StoreReport, json: bool, cleaning: CleaningReport | None = None, system: SystemRecord | None = None
+) -> None:
     content = report.as_json()
+    if system is not None:
+        content["system"] = system.model_dump(mode="json")
     if cleaning is not None:
         content["cleaning"] = {"kept": cleaning.kept, "dropped": dict(cleaning.dropped)}
     if json:
@@ -262,6 +276,8 @@ def _print_store(report: StoreReport, json: bool, cleaning: CleaningReport | Non
         *([("cleaning", cleaning.summary())] if cleaning else []),
     ]
     print_table(str(report.path), ["", ""], [(name, str(value)) for name, value in rows])
+    if system is not None:
+        print_table("The system", ["", ""], system.rows())
     if report.margin_histogram:
         print_histogram("Entries by knowledge margin", report.margin_histogram)
     if report.margins_outdated:

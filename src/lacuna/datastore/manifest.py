@@ -47,7 +47,7 @@ class ShardRecord(Record):
 class ModelIdentity(Record):
     """The model that an artifact belongs to.
 
-    :param name: Folder or hub name; in a domain, ``None`` for the bundled model.
+    :param name: Folder or hub name; in a system and its domain, ``None`` for the bundled model.
     """
 
     name: str | None

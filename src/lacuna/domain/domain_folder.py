@@ -94,13 +94,14 @@ def write_system_record(folder: Path, record: SystemRecord) -> None:
     write_sealed(folder / SYSTEM, record)
 
 
-def read_system_record(folder: Path, manifest: DomainManifest) -> SystemRecord:
+def read_system_record(folder: Path, manifest: DomainManifest | None = None) -> SystemRecord:
     """Read what decides the translations of a domain; domains of versions before 0.3 do not say all of it.
 
+    :param manifest: That of the domain, if it was read before.
     :raises DomainError: The file is damaged or of another format.
     """
     if not (folder / SYSTEM).exists():
-        return system_record(manifest)
+        return system_record(manifest or read_domain_manifest(folder))
     missing = f"{folder / SYSTEM}: missing; copy or adapt it again"
     return read_manifest(folder / SYSTEM, SystemRecord, DomainError, missing=missing, again="copy or adapt it again")
 

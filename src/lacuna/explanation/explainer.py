@@ -79,7 +79,7 @@ class Explainer:
             if not self._fallback:
                 raise
         alone = Explainer(self._plain)._explained(texts, targets, progress)
-        return [replace(one, without=self.without, without_memory=True) for one in alone]
+        return [replace(explanation, without=self.without, without_memory=True) for explanation in alone]
 
     def _explained(self, texts: Sequence[str], targets: Sequence[str] | None, progress: Progress) -> list[Explanation]:
         if targets is None:
@@ -93,7 +93,7 @@ class Explainer:
             ids = [translation.ids for translation in translations]
             sources = self.translator.encode(texts)
             known = know(self.translator.model, self.translator.memories, sources, ids, self._most_margin)
-        neighbors = _Neighbors(self.translator.model, self.translator.memories, translations)
+        neighbors = _NeighborSentences(self.translator.model, self.translator.memories, translations)
         return [
             self._explanation(translation, base.text, knowledge, neighbors)
             for translation, base, knowledge in zip(translations, plain, known, strict=True)
@@ -115,7 +115,7 @@ class Explainer:
         return results
 
     def _explanation(
-        self, translation: Translation, base_text: str, known: Knowledge | None, neighbors: _Neighbors
+        self, translation: Translation, base_text: str, known: Knowledge | None, neighbors: _NeighborSentences
     ) -> Explanation:
         texts = pieces(self.translator.model.decode, translation.ids, translation.text)
         margins = [None] * len(texts) if known is None else known.margins.tolist()
@@ -133,7 +133,7 @@ class Explainer:
         )
 
     def _token(
-        self, step: Step, text: str, margin: int | None, confidence: float | None, neighbors: _Neighbors
+        self, step: Step, text: str, margin: int | None, confidence: float | None, neighbors: _NeighborSentences
     ) -> ExplainedToken:
         return ExplainedToken(
             token=step.token,
@@ -151,7 +151,7 @@ class Explainer:
         )
 
 
-class _Neighbors:
+class _NeighborSentences:
     """Shows neighbors in their sentences. Each sentence is tokenized once."""
 
     def __init__(self, model: Model, memories: Sequence[Memory], translations: Sequence[Translation]) -> None:
@@ -159,7 +159,7 @@ class _Neighbors:
         steps = (step for translation in translations for step in translation.steps)
         wanted = list(dict.fromkeys((near.memory, near.sentence) for step in steps for near in step.neighbors))
         read = {
-            memory.name: memory.sentences.pairs([one for own, one in wanted if own == memory.name])
+            memory.name: memory.sentences.pairs([number for own, number in wanted if own == memory.name])
             for memory in memories
         }
         pairs = [read[name][sentence] for name, sentence in wanted]

@@ -1,4 +1,4 @@
-"""Fit a calibration, :mod:`lacuna.explanation.calibration`, to dev, and compare it with simpler estimates.
+"""Fit a calibration, :mod:`lacuna.translator.calibration`, to dev, and compare it with simpler estimates.
 
 Estimates of confidence are compared by cross-validation over dev sentences. The saved calibration is fitted to all of
 them.

@@ -1,7 +1,7 @@
 """The memory protocol: all that translating, explaining, editing and serving need of a memory, whatever its backend.
 
 A memory in a folder (:mod:`lacuna.memory.folder_memory`) is one state of its files, and an edit makes the next one:
-:meth:`Memory.latest`. A memory in Milvus (:mod:`lacuna.memory.milvus_memory`) is always in the state of its server. What
+:meth:`Memory.latest`. One in Milvus (:mod:`lacuna.memory.milvus_memory`) is always in the state of its server. What
 reads whole columns, as pruning does, needs files: :attr:`Memory.store`.
 """
 

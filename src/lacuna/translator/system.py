@@ -10,7 +10,7 @@ saved (a domain has one), compared and printed, and opened again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -88,6 +88,31 @@ class SystemRecord(Record):
     guard_ends: bool = True
     int8: bool = False
     fallback: bool = False
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return names and values to show."""
+        beam = ", ".join(f"{name} {value}" for name, value in asdict(self.beam).items() if value is not None)
+        settings = {} if self.combiner is None else self.combiner.settings
+        combiner = "safe settings" if self.combiner is None else self.combiner.kind
+        entries = None if self.gate is None else self.gate.entries
+        return [
+            ("model", f"{self.model.name or 'bundled'} {self.model.languages or ''} {self.model.fingerprint[:12]}"),
+            ("memories", ", ".join(self.memories) or "none"),
+            ("combiner", " ".join([combiner, *(f"{name} {value}" for name, value in settings.items())])),
+            ("gate", "none" if self.gate is None else "any memory" if entries is None else f"for {entries:,} entries"),
+            ("calibration", self.calibration or "none"),
+            ("beam search", beam),
+            *(
+                (name, "yes" if value else "no")
+                for name, value in (
+                    ("exact contexts", self.exact_contexts),
+                    ("end guard", self.guard_ends),
+                    ("placeholders masked", self.model.mask_placeholders),
+                    ("8-bit weights", self.int8),
+                    ("model alone if a memory fails", self.fallback),
+                )
+            ),
+        ]
 
     def open(self, base: Path, model: Model, *, name: str | None = None) -> System:
         """Open the parts of the system.

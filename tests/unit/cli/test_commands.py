@@ -13,9 +13,9 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from commands import run_command
+from commands import Refuse, Run
 from lacuna.cli.commands import Settings, SettingsOf, add_verb
-from lacuna.cli.main import app, main
+from lacuna.cli.main import app
 from lacuna.datastore import build_store, open_store
 from lacuna.pruning import PRUNERS, EntryTable, Pruning
 from lacuna.pruning.base import count_groups
@@ -48,15 +48,13 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_a_new_pruner_has_its_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_pruner_has_its_options(tmp_path: Path, run: Run) -> None:
     store = build_store(NumpyModel(), make_pairs(20), tmp_path / "store")
     words = ["prune", str(store.path), "--method", "every_nth", "--kind", "none", "--json", "--into"]
-    shown = json.loads(run_command([*words, str(tmp_path / "thirds"), "--its-option", "3"], monkeypatch, capfd))
+    shown = json.loads(run([*words, str(tmp_path / "thirds"), "--its-option", "3"]))
     assert shown["dropped"] == len(range(0, store.entries, 3))
     assert open_store(tmp_path / "thirds").entries == shown["kept"]
-    shown = json.loads(run_command([*words, str(tmp_path / "halves")], monkeypatch, capfd))
+    shown = json.loads(run([*words, str(tmp_path / "halves")]))
     assert shown["dropped"] == len(range(0, store.entries, 2))  # its own default
 
 
@@ -69,17 +67,10 @@ def test_its_options_are_in_the_help() -> None:
 
 
 @pytest.mark.usefixtures("registered")
-def test_an_option_of_another_strategy_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_of_another_strategy_is_refused(tmp_path: Path, refuse: Refuse) -> None:
     store = build_store(NumpyModel(), make_pairs(5), tmp_path / "store")
-    words = ["lacuna", "prune", str(store.path), "--into", str(tmp_path / "small"), "--its-option", "3"]
-    monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    expected = "lacuna: --its-option: got 3, but plac takes only min_margin, order; leave it out\n"
-    assert capfd.readouterr().err == expected
+    refusal = refuse(["prune", str(store.path), "--into", "small", "--its-option", "3"], tmp_path)
+    assert refusal.line == "lacuna: --its-option: got 3, but plac takes only min_margin, order; leave it out"
 
 
 @dataclass(frozen=True)

@@ -165,8 +165,8 @@ def test_the_same_call_opens_the_finished_domain(large: Domain, folder: Path, mo
     assert hashes(large.path) == before
 
 
-def test_the_same_call_with_a_copy_of_the_model(folder: Path, model: Path, tmp_path: Path) -> None:
-    first, copy = (shutil.copytree(model, tmp_path / name) for name in ("first", "copy"))
+def test_the_same_call_with_a_copy_of_the_model(folder: Path, model_folder: Path, tmp_path: Path) -> None:
+    first, copy = (shutil.copytree(model_folder, tmp_path / name) for name in ("first", "copy"))
     adapt(folder / "small.tsv", tmp_path / "new", model=first, device="cpu")
     again = adapt(folder / "small.tsv", tmp_path / "new", model=copy, device="cpu")
     assert again.model.name == str(first)
@@ -317,22 +317,24 @@ def test_the_gate_is_used_as_long_as_the_memory_is_the_same(large: Domain) -> No
     assert (gate_of(large) is not None) == (large.manifest.combiner.searched is not None)
 
 
+def changed_model(domain: Domain, into: Path, **fields: str) -> Path:
+    """Copy a domain, and change what it says of its model."""
+    path = shutil.copytree(domain.path, into / "small")
+    for file in (path / "domain.json", path / "system.json"):
+        content = json.loads(file.read_text())
+        content["model"] |= fields
+        del content["checksum"]
+        file.write_text(json.dumps(content))
+    return path
+
+
 def test_a_changed_model_is_refused(small: Domain, tmp_path: Path) -> None:
-    path = shutil.copytree(small.path, tmp_path / "small")
-    content = json.loads((path / "domain.json").read_text())
-    content["model"]["fingerprint"] = "0" * 64
-    del content["checksum"]
-    (path / "domain.json").write_text(json.dumps(content))
     with pytest.raises(DomainError, match="made with another model"):
-        open_domain(path)
+        open_domain(changed_model(small, tmp_path, fingerprint="0" * 64))
 
 
 def test_a_missing_model_is_one_line(small: Domain, tmp_path: Path) -> None:
-    path = shutil.copytree(small.path, tmp_path / "small")
-    content = json.loads((path / "domain.json").read_text())
-    content["model"]["name"] = str(tmp_path / "gone")
-    del content["checksum"]
-    (path / "domain.json").write_text(json.dumps(content))
+    path = changed_model(small, tmp_path, name=str(tmp_path / "gone"))
     with pytest.raises(DomainError, match="its model cannot be opened") as caught:
         open_domain(path)
     assert "\n" not in str(caught.value)
@@ -340,12 +342,8 @@ def test_a_missing_model_is_one_line(small: Domain, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["device", "devices"])
 def test_a_missing_model_is_told_from_an_unknown_device(small: Domain, tmp_path: Path, name: str) -> None:
-    path = shutil.copytree(small.path, tmp_path / "small")
-    content = json.loads((path / "domain.json").read_text())
     (tmp_path / name).mkdir()
-    content["model"]["name"] = name
-    del content["checksum"]
-    (path / "domain.json").write_text(json.dumps(content))
+    path = changed_model(small, tmp_path, name=name)
     with chdir(tmp_path), pytest.raises(DomainError, match=f"its model cannot be opened \\({name} is not a model"):
         open_domain(path)
     with pytest.raises(SettingError, match=r"^device: got 'gpu'; available"):
