@@ -1,18 +1,30 @@
-"""The bundled model with a small memory whose margins are measured."""
+"""A small store made without torch, and a small memory of the bundled model whose margins are measured."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from lacuna.datastore import build_store
+from lacuna.datastore import Store, build_store
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
+from made_up import make_pairs
+from unit.datastore.numpy_model import NumpyModel
 
 SUBJECTS = {"Der Hund": "The dog", "Die Frau": "The woman", "Ein Mann": "A man", "Das Kind": "The child"}
 REST = {"schläft im Haus": "is sleeping in the house", "liest ein Buch": "reads a book", "ist nicht da": "is away"}
+
+
+@pytest.fixture
+def small_store(tmp_path: Path) -> Store:
+    """120 sentences in several shards."""
+    return build_store(
+        NumpyModel(), make_pairs(120), tmp_path / "store", cleaning=None, batch_tokens=64, shard_rows=300
+    )
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from code_tree import PICTURE, draw, package_edges, read_layers, read_tree, with_one_importer
+from code_tree import PICTURE, ROOT, draw, package_edges, read_layers, read_tree, with_one_importer
 
 
 def test_the_picture_in_contributing_is_that_of_the_code() -> None:
     drawn = draw(read_layers(), package_edges(read_tree()))
     assert PICTURE.read_text(encoding="utf-8") == drawn, "draw it again: python tests/code_tree.py"
+
+
+def test_the_readme_lists_the_packages_from_top_to_bottom() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [listed] = re.findall(r"^src/lacuna/\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    names = re.findall(r"\b(\w+)(?:/|\.py)\s", listed)
+    assert sorted(names) == sorted({module.part for module in read_tree().values()} - {"lacuna", "__main__"})
+    layer = {name: number for number, layer in enumerate(read_layers()) for name in layer}
+    assert [layer[name] for name in names] == sorted(layer[name] for name in names)
 
 
 def test_a_tree_counted_by_hand(tmp_path: Path) -> None:

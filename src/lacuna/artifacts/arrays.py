@@ -1,7 +1,7 @@
 """Write arrays as ``.npy`` files.
 
 NumPy writes the data of an array past Python, and does not notice if the last bytes do not fit on the disk. Here Python
-writes all of it. Knows nothing of what the numbers mean.
+writes all of it.
 """
 
 from __future__ import annotations

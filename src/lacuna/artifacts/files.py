@@ -1,7 +1,4 @@
-"""Write files and folders atomically: temporary name, fsync, rename.
-
-Knows nothing of the content of the files.
-"""
+"""Write files and folders atomically: temporary name, fsync, rename."""
 
 from __future__ import annotations
 

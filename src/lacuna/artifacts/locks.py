@@ -10,8 +10,6 @@ function that fills a folder of its own, which must not get other files, has a l
 
     @alone("into")
     def build_store(model, pairs, into): ...
-
-Knows nothing of what else is in the folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read manifests: JSON files with a format number, and often a kind.
 
-Reading is strict. Format and kind are checked before the fields, because another format may have other fields. Knows
-nothing of what a manifest describes.
+Reading is strict. Format and kind are checked before the fields, because another format may have other fields.
 """
 
 from __future__ import annotations

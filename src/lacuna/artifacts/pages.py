@@ -1,7 +1,4 @@
-"""Rendering of HTML pages from templates, with escaping, shared by reports and explanations.
-
-This module does not know the content of a page.
-"""
+"""Rendering of HTML pages from templates, with escaping, shared by reports and explanations."""
 
 from __future__ import annotations
 

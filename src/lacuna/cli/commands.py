@@ -1,4 +1,4 @@
-"""How the signature of a verb becomes the arguments and options of a command. Does not know any verb.
+"""How the signature of a verb becomes the arguments and options of a command. Knows nothing of particular verbs.
 
 A parameter whose type is a dataclass, a bundle, becomes the options that are its fields. A parameter that
 :class:`SettingsOf` annotates becomes the settings of all strategies of a family, such as pruners. So a new strategy

@@ -1,7 +1,8 @@
-"""Error messages of the library in words of the command line: parameters become options. Does not know any verb.
+"""Error messages of the library in words of the command line: parameters become options.
 
 The library names a parameter at the beginning of a message, as in ``budget: got 0``, or in backticks, as in
-``leave `gate` out``. Where the verb has an option for it, the option is shown instead: ``--budget: got 0``.
+``leave `gate` out``. Where the verb has an option for it, the option is shown instead: ``--budget: got 0``. Knows
+nothing of particular verbs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options that verbs share, bundles of them, and opening what they name. Does not know any verb."""
+"""Options that verbs share, bundles of them, and opening what they name. Knows nothing of particular verbs."""
 
 from __future__ import annotations
 

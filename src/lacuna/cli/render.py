@@ -1,4 +1,4 @@
-"""Output of verbs: progress on stderr; lines, JSON and tables on stdout. Does not know any verb."""
+"""Output of verbs: progress on stderr; lines, JSON and tables on stdout. Knows nothing of particular verbs."""
 
 from __future__ import annotations
 

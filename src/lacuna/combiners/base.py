@@ -1,6 +1,6 @@
 """The interface of combiners, and the tensor operations on neighbors that they share.
 
-Token 0 is a token like any other; only -1 stands for a missing neighbor. Knows nothing of models, stores or search.
+Token 0 is a token like any other; only -1 stands for a missing neighbor. Knows nothing of models, stores and indexes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Neighbors that end a sentence are often near where the translation has only come to the end of a phrase. If the model is
 nearly sure that more follows, their vote for the end token is dropped, and their mass goes back to the model. An end of
-the very same context (see :mod:`lacuna.combiners.exact_contexts`) always counts. Knows nothing of text: equal keys and
-token ids tell.
+the very same context (see :mod:`lacuna.combiners.exact_contexts`) always counts. Knows nothing of text.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 There, the distance of the nearest neighbor is zero but for rounding, and its value is how the memory translates this
 sentence. A combiner that was fitted to other sentences spreads its mass over farther neighbors, which would hide a
-correction. Knows nothing of sentences: equal keys tell.
+correction. Knows nothing of text.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 A combiner gives each neighbor a *mass*: the masses of the neighbors with a value add up to ``knn_weight * p_kNN`` of
 that value, and those of all neighbors to ``knn_weight``. There are three forms, by what is asked for: the distribution
 over the whole vocabulary (:func:`mix_into`), the log-probabilities of retrieved tokens (:func:`retrieved_gains`), and
-the probability of one token (:func:`interpolate`, :func:`gold_probability`). Knows nothing of combiners and search.
+the probability of one token (:func:`interpolate`, :func:`gold_probability`). Knows nothing of particular combiners and
+indexes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write entries of a store as a new store: the entries that pruning keeps, or the segments of a memory as one.
 
 Sentence ids stay the same. A forgotten sentence keeps an empty line, so nothing of its text is copied. Knows nothing of
-why entries are kept.
+pruning.
 """
 
 from __future__ import annotations

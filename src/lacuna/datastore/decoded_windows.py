@@ -1,6 +1,6 @@
 """Run a model over windows of a corpus, in batches that workers share, and put the rows in the order of the corpus.
 
-A window becomes the files of a shard, here or in another process. Knows nothing of manifests and of resuming.
+A window becomes the files of a shard, here or in another process.
 """
 
 from __future__ import annotations

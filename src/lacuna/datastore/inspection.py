@@ -1,6 +1,6 @@
 """Summaries of a store, and listings of its entries.
 
-Reads the manifests of index and margins only as far as a summary needs; knows nothing of how both are built.
+Reads the manifests of index and margins as JSON, only as far as a summary needs.
 """
 
 from __future__ import annotations

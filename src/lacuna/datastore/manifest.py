@@ -1,7 +1,6 @@
 """The manifest of a store, ``manifest.json``, and the state of an unfinished build, ``building.json``.
 
-Both are read strictly. They contain no time and no host name, so that equal builds give equal bytes. Knows nothing of
-the content of the files.
+Both are read strictly. They contain no time and no host name, so that equal builds give equal bytes.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A store that was never edited has no such file, or one of commit 0: it is writte
 that a folder with these files and without it is known to be incomplete. Segments are stores that are never changed: the
 first one is the folder itself, later ones are in ``segments``. The manifest is replaced atomically, so a reader sees
 one commit or the next. Plain files rather than a database: they can be copied, verified and read over a network file
-system like the rest of a store. Knows nothing of the content of segments.
+system like the rest of a store.
 """
 
 from __future__ import annotations

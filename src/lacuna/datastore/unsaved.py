@@ -1,6 +1,6 @@
 """A store in memory only, for a few sentence pairs that must not be written to disk.
 
-It is read like any other store, and its keys are those that a build would store. Knows nothing of who brings the pairs.
+It is read like any other store, and its keys are those that a build would store.
 """
 
 from __future__ import annotations

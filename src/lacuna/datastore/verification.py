@@ -1,6 +1,6 @@
 """Verify a store: hashes of all files, consistency of all columns, and keys against the model.
 
-Knows nothing of how a store is built, and nothing of models but a function from keys to predictions.
+Takes a function from keys to predictions instead of a model. Knows nothing of models.
 """
 
 from __future__ import annotations

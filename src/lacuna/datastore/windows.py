@@ -1,8 +1,7 @@
 """Cut a stream of sentence pairs into windows, and windows into batches for the model.
 
 A window becomes one shard and is the unit of resuming. The last bits of a model's output depend on which sentences
-share a batch, so a batch never crosses the end of a window and depends only on its window. Knows nothing of keys and
-files.
+share a batch, so a batch never crosses the end of a window and depends only on its window. Knows nothing of models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Beam search over any scorer of next tokens. Does not know text, models or neighbors."""
+"""Beam search over any scorer of next tokens. Knows nothing of text, models and neighbors."""
 
 from lacuna.decoding.backpointers import Hypothesis
 from lacuna.decoding.beam import BeamSettings

@@ -1,8 +1,7 @@
 """Bookkeeping of beam search: backpointers of unfinished hypotheses, and the best finished hypotheses so far.
 
 Everything is an array over sentences or rows until the end of the search, when finished hypotheses are read back from
-the last token to the first. The arrays are small, and NumPy handles small arrays faster than torch. Does not know how
-candidates are found or when a search ends.
+the last token to the first. The arrays are small, and NumPy handles small arrays faster than torch.
 """
 
 from __future__ import annotations

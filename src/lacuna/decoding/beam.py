@@ -1,6 +1,6 @@
 """The rules of beam search: settings, candidates of a step, and when a sentence ends.
 
-Does not know where scores come from, how sentences are batched, or what tokens mean.
+Knows nothing of text, models and neighbors.
 """
 
 from __future__ import annotations

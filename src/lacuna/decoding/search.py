@@ -1,7 +1,7 @@
 """Beam search over many sentences with continuous batching.
 
 Waiting sentences join the running batch when half of its places are free, so that steps keep many rows: most of the
-cost of a step does not depend on the number of rows. Does not know text, models or neighbors.
+cost of a step does not depend on the number of rows. Knows nothing of text, models and neighbors.
 """
 
 from __future__ import annotations

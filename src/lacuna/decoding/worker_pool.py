@@ -1,7 +1,7 @@
 """Decoding by a worker pool: threads that each search sentences of their own.
 
 A decoder step is many small matrix products, which are not worth splitting; and one worker can run the model while
-another searches a memory. Does not know text or models.
+another searches a memory. Knows nothing of text and models.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Adapt a model to a domain: from corpora to a folder with memory, combiner, calibration, scores and a report.
 
 Results of steps are kept in ``DOMAIN/unfinished`` until all are done, so the same call continues after an interruption.
-``domain.json`` is written last: a folder without it is not a domain. Does not know how progress is drawn.
+``domain.json`` is written last: a folder without it is not a domain.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The three parts of a domain's text: pairs for the memory, for dev and for test, without shared source sentences.
-
-Does not know what they are used for.
-"""
+"""The three parts of a domain's text: pairs for the memory, for dev and for test, without shared source sentences."""
 
 from __future__ import annotations
 

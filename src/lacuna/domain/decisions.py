@@ -1,6 +1,6 @@
 """What an adaptation decides: which steps run, what is used of their results, and the notes that say why.
 
-The steps themselves are in :mod:`lacuna.steps`. Does not know the folder of a finished domain.
+The steps themselves are in :mod:`lacuna.steps`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A domain: a folder with everything that an adapted translator needs, opened.
 
 ``system.json`` says what decides its translations. ``memory`` is a store with its index, ``combiner`` may have a gate,
-and there may be a ``calibration``. Entries may be added to the memory later. Does not know how a domain is made.
+and there may be a ``calibration``. Entries may be added to the memory later. Knows nothing of adaptation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``domain.json``: what a domain was made from, and the figures of its report.
 
-The fingerprint of the model is part of it. Nothing identifies the entries of the memory, which may change later. Does
-not know how a domain is made.
+The fingerprint of the model is part of it. Nothing identifies the entries of the memory, which may change later. Knows
+nothing of adaptation.
 """
 
 from __future__ import annotations

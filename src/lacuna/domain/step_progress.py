@@ -1,7 +1,7 @@
 """One progress display for many steps, with the time left over all of them.
 
 The time left of later steps is their estimate, corrected by how far the estimates of finished steps were off. That of
-the current step is the larger one of its estimate and what its own progress predicts. Does not know what steps do.
+the current step is the larger one of its estimate and what its own progress predicts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Explain the translations of a translator, with the texts, margins and confidence of each token.
-
-Does not know how an explanation is shown.
-"""
+"""Explain the translations of a translator, with the texts, margins and confidence of each token."""
 
 from __future__ import annotations
 

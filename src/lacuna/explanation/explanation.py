@@ -1,6 +1,6 @@
 """An explained translation, the part of the text that each token stands for, and the HTML page that shows it.
 
-Does not know translators or memories.
+Knows nothing of translators and memories.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Find gaps: sentences that neither the model nor the memory covers, to be translated by people next.
 
 Two numbers indicate that a token may be wrong: its final probability and the confidence of the model. The gap of a
-sentence is the mean of 1 minus each, over all tokens; docs/explain.md lists the alternatives that were tried. Does not
-know how the list is shown.
+sentence is the mean of 1 minus each, over all tokens; docs/explain.md lists the alternatives that were tried.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Isotonic and logistic regression, and measures of calibration.
 
-Arrays in, numbers out: knows nothing of tokens, margins or models.
+Arrays in, numbers out. Knows nothing of models and margins.
 """
 
 from __future__ import annotations

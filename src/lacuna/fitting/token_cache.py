@@ -1,7 +1,7 @@
 """Tokens to fit a combiner to, with their neighbors and the few log-probabilities of the model that the loss needs.
 
 They are dev tokens, from the dev pass, or entries of the memories, each without itself among its neighbors. Computing
-the cache takes the model and a search; fitting then needs neither. Knows nothing of combiners.
+the cache takes the model and a search; fitting then needs neither.
 """
 
 from __future__ import annotations

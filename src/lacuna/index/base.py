@@ -1,7 +1,7 @@
 """The index protocol: batches of float32 queries in, ids and squared L2 distances out.
 
 An id is a row number of the store and never changes. An index that finds fewer than ``k`` neighbors returns id -1 at
-distance infinity in the remaining places. Knows nothing of tokens, models or files.
+distance infinity in the remaining places. Knows nothing of models and stores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Building and opening the index of a store.
 
 An index is in ``STORE/index``. Its data file is named by its hash and complete before the manifest names it, so an
-interrupted build leaves the earlier index unchanged. Knows nothing of how an index searches.
+interrupted build leaves the earlier index unchanged.
 """
 
 from __future__ import annotations

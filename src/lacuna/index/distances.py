@@ -4,7 +4,7 @@ There are three ways to compute a distance. A float32 product of centered vector
 :func:`product_error`. A float32 difference is off by a small share of the distance, :func:`sum_error`, however long
 the vectors are. A float64 difference is slow and decides what the other two cannot.
 
-Does not know what the vectors mean or which of them are searched.
+Knows nothing of models and stores.
 """
 
 from __future__ import annotations

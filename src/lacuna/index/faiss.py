@@ -2,7 +2,7 @@
 
 Keys are centered and added in the order of the store, so an id is a row number. Nothing is ever removed from an index,
 because faiss renumbers some kinds on removal. Where codes are lossy, candidates are re-ranked by the keys on disk.
-Knows nothing of manifests or of the choice of a kind.
+Knows nothing of stores and manifests.
 """
 
 from __future__ import annotations

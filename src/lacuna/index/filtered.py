@@ -1,4 +1,4 @@
-"""Search restricted to some of the entries of an index. Knows nothing of why entries are excluded."""
+"""Search restricted to some of the entries of an index."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Recall of an index against exact search, and tuning: measuring several kinds of index on a store.
 
-Queries are keys of the store, each left out of its own neighbors by id, or queries of the caller. Knows nothing of
-what neighbors are used for.
+Queries are keys of the store, each left out of its own neighbors by id, or queries of the caller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Search of a memory with several segments: every index is asked, and the nearest neighbors overall are kept.
 
 Small segments that are searched exactly are searched as one: all of them together cost as much as one of their size.
-Knows nothing of sentences and of why rows are not live.
+Knows nothing of stores.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The distance of two vectors is at least that of their leading components together with the lengths of the rest, and that
 is at least the distance of the rounded ones minus the two rounding errors, which are known. Products of codes are sums
 of integers: exact in any order, and several times as fast as float32 where the processor has instructions for them.
-Elsewhere they are computed in float32, with the same result. Knows nothing of known and unknown entries.
+Elsewhere they are computed in float32, with the same result. Knows nothing of stores.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Screening pairs of keys by their first principal components.
 
 A PCA rotation moves most of the variance into the first dimensions. Products of short codes rule out nearly all pairs
-that are farther apart than a radius, and float32 components most of the others. No pair within its radius is ruled
-out. The remaining pairs must be computed from whole vectors. Knows nothing of known and unknown entries.
+that are farther apart than a radius, and float32 components most of the others. No pair within its radius is ruled out.
+The remaining pairs must be computed from whole vectors. Knows nothing of stores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Margins on disk: ``STORE/margin`` and its manifest.
 
-The manifest contains no time and no host name, so equal margins have equal bytes. Knows nothing of how margins are
-measured or updated.
+The manifest contains no time and no host name, so equal margins have equal bytes.
 """
 
 from __future__ import annotations

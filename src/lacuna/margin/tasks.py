@@ -1,7 +1,6 @@
 """Tasks of a measurement, run by a worker pool, with their results saved now and then.
 
-Results are added in the order of the tasks, so they do not depend on timing or on the number of workers. Does not know
-what the tasks compute.
+Results are added in the order of the tasks, so they do not depend on timing or on the number of workers.
 """
 
 from __future__ import annotations

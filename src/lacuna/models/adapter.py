@@ -1,7 +1,7 @@
 """Adapter for Hugging Face translation models: text to tokens, tokens to keys, keys to logits.
 
 A key is the exact input of the output projection (the representation of the translation context in Khandelwal et al.,
-2021). Knows nothing of stores, neighbors or files; differences between model families are in ``families``.
+2021). Differences between model families are in ``families``. Knows nothing of stores and neighbors.
 """
 
 from __future__ import annotations

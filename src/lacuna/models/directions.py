@@ -1,6 +1,6 @@
 """Directions: language codes, and how each family of models is set to translate from one language to another.
 
-Users write plain codes (``de``); tokenizers have their own (``deu_Latn``, ``de_DE``). Knows nothing of weights.
+Users write plain codes (``de``); tokenizers have their own (``deu_Latn``, ``de_DE``). Knows nothing of networks.
 """
 
 from __future__ import annotations

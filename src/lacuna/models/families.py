@@ -1,7 +1,7 @@
 """Differences between the families of Hugging Face translation models, in one table.
 
 They differ in five ways: the decoder output that enters the output projection, the projection itself, the start tokens
-of a translation, how a direction is set, and how target text is tokenized. Knows nothing of files, devices or batches.
+of a translation, how a direction is set, and how target text is tokenized.
 """
 
 from __future__ import annotations

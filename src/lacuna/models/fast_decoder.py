@@ -1,6 +1,6 @@
 """A fast decoder with its KV cache, for the families with BART-like layers: Marian, FSMT, BART, mBART, M2M100.
 
-Reads the weights from a model of transformers. Knows nothing of encoders, projections or scores.
+Reads the weights from a model of transformers. Knows nothing of beams.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Linear layers for decoding: the same product in the form that is fastest for few rows and fixed weights.
 
 Three forms: plain weights; weights packed once for oneDNN, two to three times as fast for a few rows on a CPU; and int8
-weights, which are faster still but rounded. Knows nothing of what a layer is for.
+weights, which are faster still but rounded.
 """
 
 from __future__ import annotations

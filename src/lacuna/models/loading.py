@@ -1,7 +1,7 @@
 """Load a Hugging Face translation model from a folder or the hub.
 
 Every failure is a :class:`~lacuna.errors.ModelError` of one line. No code from a model's folder is ever run: only
-configs, safetensors, and torch weights with ``weights_only`` are read. Of the bundled model, it knows only the path.
+configs, safetensors, and torch weights with ``weights_only`` are read.
 """
 
 from __future__ import annotations

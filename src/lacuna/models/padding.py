@@ -1,6 +1,6 @@
 """Padding of sequences of different length, and bucketing by length to avoid computing on padding.
 
-Knows nothing of what the tokens mean or of what reads them.
+Knows nothing of text.
 """
 
 from __future__ import annotations

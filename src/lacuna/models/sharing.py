@@ -1,6 +1,6 @@
 """Models that several tasks of a worker process use: each is loaded once, and checked by its fingerprint.
 
-Knows nothing of tasks, or of how they come to the process.
+Knows nothing of workers.
 """
 
 from __future__ import annotations

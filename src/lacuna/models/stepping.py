@@ -1,7 +1,7 @@
 """Decode many unfinished translations token by token, with a KV cache.
 
 Returns the keys and log-probabilities of the next token; the caller chooses which translations to continue. Implements
-the ``Scorer`` protocol of ``lacuna.decoding`` without importing it. Knows nothing of beams, scores or neighbors.
+the ``Scorer`` protocol of ``lacuna.decoding`` without importing it. Knows nothing of beams and neighbors.
 """
 
 from __future__ import annotations

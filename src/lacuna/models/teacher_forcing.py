@@ -1,6 +1,6 @@
 """Teacher forcing: the model's outputs at every token of given translations, and what their keys reveal.
 
-Works on keys, an output projection and the last decoder layer. Knows nothing of tokenization and batching.
+Works on keys, an output projection and the last decoder layer. Knows nothing of text.
 """
 
 from __future__ import annotations

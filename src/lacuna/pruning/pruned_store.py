@@ -1,7 +1,6 @@
 """Apply a pruner to a store and write the smaller store.
 
 :class:`StoreEntries` is the view of the store that the pruner gets; its margins and neighbors are read when first used.
-This module does not know how a pruner chooses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Post-processing of matplotlib's SVG: titles on points, prefixed ids, no external references.
 
-This module does not know tables.
+Knows nothing of tables.
 """
 
 from __future__ import annotations

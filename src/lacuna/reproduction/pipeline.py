@@ -1,7 +1,7 @@
 """Run an experiment: from its settings to tables, checked claims and ``experiment.json``.
 
 Step results are cached in ``INTO/steps``. After an interruption, the same call continues; if nothing changed, it runs
-no step. This module does not know how a report looks.
+no step. Knows nothing of reports.
 """
 
 from __future__ import annotations

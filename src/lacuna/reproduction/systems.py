@@ -1,7 +1,7 @@
 """The systems of an experiment: what they consist of, their translations, and how they compare.
 
 The steps are in :mod:`lacuna.steps`; here are the settings of the experiment for them, and the steps that only
-experiments have. This module does not know the tables.
+experiments have. Knows nothing of tables.
 """
 
 from __future__ import annotations

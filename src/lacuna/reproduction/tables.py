@@ -1,7 +1,6 @@
 """Tables with typed columns, checked on creation, and their files: CSV, JSON and LaTeX.
 
-LaTeX is written with booktabs, and all text is escaped. Other scripts than Latin need XeLaTeX or LuaLaTeX. This module
-does not know what a table is about.
+LaTeX is written with booktabs, and all text is escaped. Other scripts than Latin need XeLaTeX or LuaLaTeX.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may use a server, from where, and who may change its memories. Does not know the routes."""
+"""Who may use a server, from where, and who may change its memories. Knows nothing of routes."""
 
 from __future__ import annotations
 

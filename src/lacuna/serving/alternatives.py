@@ -1,4 +1,4 @@
-"""Other translations of a sentence: the further hypotheses of beam search. Does not know requests."""
+"""Other translations of a sentence: the further hypotheses of beam search. Knows nothing of HTTP."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Requests take turns: a batch has texts of the request that has waited longest, and of others with the same key, one of
 each in turn, within the limits of a batch. So a short request does not wait for a long one to end. A batch starts as
 soon as the worker is free; it does not wait to be filled. Other threads may also have short functions called in the
-worker thread, between two batches. This module does not know translation, models or HTTP.
+worker thread, between two batches. Knows nothing of models, translators and HTTP.
 """
 
 from __future__ import annotations

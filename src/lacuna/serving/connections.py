@@ -1,4 +1,4 @@
-"""Connections of the HTTP server: not too many, and none that stays without a request. Does not know the routes.
+"""Connections of the HTTP server: not too many, and none that stays without a request. Knows nothing of routes.
 
 uvicorn itself bounds the time between two requests of a connection, but not that of their headers.
 """

@@ -1,7 +1,7 @@
 """Documents that clients have sent: each waits in line, is translated, and is kept for a while.
 
 One document at a time is translated for each direction, in a thread of its own. Files are in a temporary folder, under
-names that clients do not know. Does not know HTTP.
+names that clients do not know. Knows nothing of routes.
 """
 
 from __future__ import annotations

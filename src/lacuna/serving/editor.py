@@ -1,7 +1,7 @@
 """The write side of a server: one thread that edits memories and replaces them by their new states.
 
 Translations never wait for it: they use the state of a memory that they began with. Edits by other processes are
-noticed as well. Knows nothing of HTTP, keys and batches.
+noticed as well. Knows nothing of HTTP and queues.
 """
 
 from __future__ import annotations

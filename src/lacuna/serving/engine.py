@@ -1,8 +1,7 @@
 """A model with the memories and combiners that clients can select, and the options of a request.
 
 A memory here is one state of it: when it is edited, the engine gets the next state, and requests that have begun keep
-theirs. Only resolving options and replacing memories are safe for several threads. This module does not know HTTP,
-queues and files.
+theirs. Only resolving options and replacing memories are safe for several threads. Knows nothing of HTTP and queues.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Handling common to all requests: names of the server, body limits, security headers, error responses and metrics.
 
-Metrics and logs have counts and times, but no texts. This module does not know the routes.
+Metrics and logs have counts and times, but no texts. Knows nothing of routes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All directions of a server: one service for each loaded model, and which of them a request is for.
 
-A direction is a model with its languages. Does not know HTTP.
+A direction is a model with its languages. Knows nothing of routes.
 """
 
 from __future__ import annotations

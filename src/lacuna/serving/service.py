@@ -1,8 +1,7 @@
 """The service of one direction: an engine (model, memories, combiners), its worker thread and its writer thread.
 
-Models are not thread-safe, so all translation happens in the one thread of a
-:class:`~lacuna.serving.batching.Batcher`. Edits happen in that of an :class:`~lacuna.serving.editor.Editor`. This
-module does not know HTTP.
+Models are not thread-safe, so all translation happens in the one thread of a :class:`~lacuna.serving.batching.Batcher`.
+Edits happen in that of an :class:`~lacuna.serving.editor.Editor`. Knows nothing of routes.
 """
 
 from __future__ import annotations

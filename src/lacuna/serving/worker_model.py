@@ -1,6 +1,6 @@
 """The model for threads that do not own it: tokenizing and teacher forcing happen in the worker thread.
 
-Implements what building a store needs. Knows nothing of queues and batches.
+Implements what building a store needs. Knows nothing of queues.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cached steps from sentence pairs to scores: build, index, margin, prune, fit, fine-tune, translate and score.
 
 Every step returns a handle with its key, which is an input of the steps after it. Steps that fit or choose something
-use dev; none uses test. Does not know which systems are compared, or what becomes of them.
+use dev; none uses test. Knows nothing of domains and experiments.
 """
 
 from __future__ import annotations

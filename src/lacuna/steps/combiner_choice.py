@@ -1,7 +1,7 @@
 """The combiner of a domain: adaptive or tuned vanilla, whichever translates held-out pairs better; or safe settings.
 
-Both are fitted on one part of dev and compared on the rest. Without enough dev pairs, nothing is fitted. Does not know
-the step cache.
+Both are fitted on one part of dev and compared on the rest. Without enough dev pairs, nothing is fitted. Knows nothing
+of the step cache.
 """
 
 from __future__ import annotations

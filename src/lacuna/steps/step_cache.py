@@ -1,7 +1,7 @@
 """Cache of step results on disk. A step runs again only if its inputs or its version change.
 
 The key of a step is a hash of its name, its version and its inputs, which include the keys of the steps before it. A
-changed setting therefore repeats the steps that depend on it and no others. This module does not know what a step does.
+changed setting therefore repeats the steps that depend on it and no others.
 """
 
 from __future__ import annotations

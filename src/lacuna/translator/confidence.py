@@ -1,7 +1,4 @@
-"""The calibrated confidence of whole translations: how sure it is that the model's predictions are right.
-
-Does not know how it is shown.
-"""
+"""The calibrated confidence of whole translations: how sure it is that the model's predictions are right."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The evidence behind each token of a translation: its probabilities and its neighbors.
 
 It is computed with teacher forcing: one more pass over the finished translation, instead of recording every step of
-beam search. Does not know texts.
+beam search.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The hypotheses of sentences, found by beam search: with the memories, or with the model alone.
 
-Does not choose among hypotheses, and knows tokens only.
+Works on tokens, and leaves the choice among hypotheses to the caller.
 """
 
 from __future__ import annotations

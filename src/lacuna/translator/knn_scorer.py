@@ -1,4 +1,4 @@
-"""kNN-MT as a scorer around the model's scorer. Beam search does not know the difference.
+"""kNN-MT as a scorer around the model's scorer. Beam search uses it like any other.
 
 Only the probabilities of retrieved tokens change; no ``(batch, vocabulary)`` tensor is created for the kNN side. With a
 gate, rows that it rejects are not searched and keep the model's distribution.

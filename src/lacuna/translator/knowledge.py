@@ -1,7 +1,4 @@
-"""Measure at each token of a translation: the knowledge margin, the model's probability and the nearest distance.
-
-Does not know what is derived from these numbers.
-"""
+"""Measure at each token of a translation: the knowledge margin, the model's probability and the nearest distance."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The best hypothesis of beam search that has every placeholder exactly once is taken. If there is none, the sentence is
 translated again with a wide beam and then with other stand-ins; at last in parts, around its placeholders, which keeps
 them in any case but not the grammar, so such a translation is flagged. So is one whose accelerator is at another word,
-or whose amounts of money differ. Does not know how hypotheses are found.
+or whose amounts of money differ.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading lines of text, and gathering a stream of sentences into windows that are translated together.
 
 A window ends when it is full or when the input pauses, so files are translated in large windows and a user at a
-terminal gets an answer to every line. Does not know translation.
+terminal gets an answer to every line. Knows nothing of models and translators.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Translate sentences with a system: its model, memories and all that decides a translation.
 
 Each step has its own module: sentences are gathered (``streaming``), decoded (``hypotheses``), chosen and completed
-(``restoring``), checked (``length_check``) and, on request, explained (``evidence``, ``confidence``). Does not know
-files, or how translations are shown.
+(``restoring``), checked (``length_check``) and, on request, explained (``evidence``, ``confidence``). Knows nothing of
+documents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A pool of Dask workers: the same ordered ``map`` as worker threads have, over processes on one or more machines.
 
-Workers see the same files under the same names; a task and its results are sent, everything large is read from files.
-A task that was lost with its worker is computed again by another one. Knows nothing of what tasks compute.
+Workers see the same files under the same names; a task and its results are sent, everything large is read from files. A
+task that was lost with its worker is computed again by another one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Arrays that are mapped from files, such as the keys of a store, are named by file and place. Other large arrays are
 written to a folder, and mapped by the receiver. Objects that are opened from files (:class:`~lacuna.workers.Reopened`)
-are opened again. The message itself is a pickle, which is sent and never written to a file. Does not know what tasks
-compute, or how messages are sent.
+are opened again. The message itself is a pickle, which is sent and never written to a file. Knows nothing of Dask.
 """
 
 from __future__ import annotations

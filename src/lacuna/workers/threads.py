@@ -4,8 +4,7 @@ Two cores that split one matrix product mostly wait for each other, and far more
 them. Two cores with a task each do not. The bytes of a result depend on its task only: every task runs with the same
 number of threads, whoever computes it and however many workers there are.
 
-A task is a function of its item and nothing else: a batch of sentences, a block of entries. Does not know what tasks
-compute.
+A task is a function of its item and nothing else: a batch of sentences, a block of entries.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS
 
 PAIRS = [SentencePair(s, t, Origin("tiny", str(n))) for n, (s, t) in enumerate(zip(SOURCES, TARGETS, strict=True))]
-SHORT = BeamSettings(beam=2, max_new_tokens=8)
+SHORT = BeamSettings(beam=2, max_new_tokens=4)
 # A model with random weights loses placeholders, so that the second sentence is translated again.
 TEXTS = [SOURCES[0], "wir lesen %s", SOURCES[2], SOURCES[3]]
 CALIBRATION = Calibration((1.0, 0.5), (-5.0, 5.0), (0.1, 0.9), 8)

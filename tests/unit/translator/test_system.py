@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ from commands import Run
 from lacuna.combiners import Gate, Proximity, Vanilla
 from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import build_store
+from lacuna.decoding import BeamSettings
 from lacuna.index import build_index
 from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import System
+from lacuna.translator import Calibration, System, SystemRecord
 from lacuna.translator.retriever import Retriever
 
 OBJECTS = {"Ordner": "folder", "Knopf": "button", "Besitzer": "owner", "Server": "server", "Befehl": "command"}
@@ -93,3 +95,34 @@ def test_a_gate_is_used_only_with_the_entries_that_it_was_made_for(bundled: Mode
     assert searching(System(bundled, [memory], gate=gate, gate_entries=entries)).gate is gate
     assert searching(System(bundled, [memory], gate=gate)).gate is gate
     assert searching(System(bundled, [memory], gate=gate, gate_entries=entries + 1)).gate is None
+
+
+def test_records_are_compared_and_saved(bundled: Model, memory: Memory, tmp_path: Path) -> None:
+    plain = System(bundled, [memory], Vanilla(k=4), BeamSettings(beam=2))
+    record = plain.record()
+    assert record == System(bundled, [memory], Vanilla(k=4), BeamSettings(beam=2)).record()
+    others = [
+        replace(plain, memories=()),
+        replace(plain, combiner=Vanilla(k=5)),
+        replace(plain, combiner=None),
+        replace(plain, beam=BeamSettings(beam=3)),
+        replace(plain, exact_contexts=False),
+        replace(plain, guard_ends=False),
+        replace(plain, int8=True),
+        replace(plain, fallback=True),
+        replace(plain, calibration=Calibration((1.0, 0.5), (-2.0, 4.0), (0.1, 0.9), 64)),
+        replace(plain, gate=object()),  # type: ignore[arg-type]
+    ]
+    assert all(other.record() != record for other in others)
+    again = SystemRecord.model_validate_json(record.model_dump_json())
+    assert again == record
+    opened = again.open(tmp_path, bundled)
+    assert opened.record() == record
+    texts = ["Der Besitzer fehlt noch immer.", OTHER]
+    assert [one.text for one in opened.open().translate(texts)] == [one.text for one in plain.open().translate(texts)]
+
+
+def test_a_record_names_folders_relative_to_its_own(bundled: Model, memory: Memory) -> None:
+    folder = Path(memory.store.path)
+    assert System(bundled, [memory]).record(folder.parent).memories == (folder.name,)
+    assert System(bundled, [memory]).record(folder / "other").memories == (str(folder),)

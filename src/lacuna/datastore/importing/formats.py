@@ -1,7 +1,7 @@
 """The file formats of other toolkits' stores: raw numbers in C order, or ``.npy`` files with a header.
 
-Files are read block by block and never mapped, so that memory is bounded; nothing is unpickled. Knows nothing of models
-and of the meaning of the columns.
+Files are read block by block and never mapped, so that memory is bounded; nothing is unpickled. Knows nothing of
+models.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Import a store of another toolkit: read keys and values, score them with the model, and write a store.
 
-Keys and values are refused if they cannot come from the model. Knows nothing of the file formats.
+Keys and values are refused if they cannot come from the model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cut the entries of an imported store into sentences, and the sentences into shards. Knows nothing of keys."""
+"""Cut the entries of an imported store into sentences, and the sentences into shards."""
 
 from __future__ import annotations
 

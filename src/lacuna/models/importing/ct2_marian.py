@@ -1,7 +1,6 @@
 """Convert the tokenizer files and weights of a CTranslate2 model to Marian.
 
-A Marian tokenizer splits text with sentencepiece, maps pieces to ids, and ends every source with the end token. Knows
-nothing of the binary format.
+A Marian tokenizer splits text with sentencepiece, maps pieces to ids, and ends every source with the end token.
 """
 
 from __future__ import annotations

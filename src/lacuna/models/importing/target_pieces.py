@@ -4,7 +4,7 @@ Translating needs only the source's sentencepiece model, so packages often leave
 target sentences must be split into the pieces that the translation model predicts. The vocabulary has all pieces,
 sorted by frequency in the training text, and frequencies are what a unigram model splits by. Rebuilt like this for
 OPUS-MT fr-en, the model splits 97.5 % of the words of English news as the original does; the others are mostly rare
-names. This module does not know how vocabularies are stored.
+names.
 """
 
 from __future__ import annotations

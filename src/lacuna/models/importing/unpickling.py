@@ -2,7 +2,7 @@
 
 A pickle is a program. Torch's ``weights_only`` reader allows a short list of functions that rebuild tensors. To that
 list we add stand-ins for the settings objects of fairseq: classes that only store their arguments. Any other name in
-the file is refused before anything is unpickled. Knows nothing of what the checkpoint means.
+the file is refused before anything is unpickled.
 """
 
 from __future__ import annotations

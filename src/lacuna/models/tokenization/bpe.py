@@ -1,8 +1,7 @@
 """Byte pair encoding by subword-nmt: learn merges and a vocabulary from counted words, and split words with them.
 
 Every piece except the last of a word ends in ``@@``. The vocabulary holds every known character, alone and at the start
-of a word, and the result of each merge. So every piece is in it, and only unknown characters become ``<unk>``. Knows
-nothing of how texts become words.
+of a word, and the result of each merge. So every piece is in it, and only unknown characters become ``<unk>``.
 """
 
 from __future__ import annotations

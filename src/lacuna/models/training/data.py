@@ -1,6 +1,6 @@
 """Training data: token ids of sentence pairs in flat arrays, and batches of similar length cut from them.
 
-The batches of an epoch depend on seed and epoch only, so a run can resume anywhere. Knows nothing of networks.
+The batches of an epoch depend on seed and epoch only, so a run can resume anywhere.
 """
 
 from __future__ import annotations

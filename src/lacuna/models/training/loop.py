@@ -1,7 +1,7 @@
 """The training loop: steps, evaluation on dev, early stopping, checkpoints and resuming.
 
 A :class:`TrainingRecipe` says what is trained and how; :mod:`~lacuna.models.training.scratch` and
-:mod:`~lacuna.models.training.finetuning` each make one. Knows nothing of text, nor of the folder the model ends up in.
+:mod:`~lacuna.models.training.finetuning` each make one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Marian network that is trained from scratch, and access to the trainable weights of any network.
 
-Marian is a class of transformers, so any of its users can load the result. Knows nothing of text.
+Marian is a class of transformers, so any of its users can load the result.
 """
 
 from __future__ import annotations

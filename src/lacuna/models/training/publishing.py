@@ -1,6 +1,6 @@
 """The folder of a trained model, and its model card ``lacuna.json``.
 
-The card lists every run that led to the model. Knows nothing of training.
+The card lists every run that led to the model.
 """
 
 from __future__ import annotations

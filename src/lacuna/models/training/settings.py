@@ -1,6 +1,6 @@
 """Settings of training and fine-tuning, with their defaults and valid ranges.
 
-Knows nothing of how the settings are used.
+Knows nothing of networks.
 """
 
 from __future__ import annotations

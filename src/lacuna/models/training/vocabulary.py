@@ -1,8 +1,7 @@
 """Vocabularies of models trained from scratch: sentencepiece, or words and BPE.
 
 The sentencepiece vocabulary serves both languages and has the format of Hugging Face's Marian tokenizer. Single bytes
-are pieces too, so no character is ever unknown. Words and BPE are in :mod:`lacuna.models.tokenization`. Knows nothing
-of networks.
+are pieces too, so no character is ever unknown. Words and BPE are in :mod:`lacuna.models.tokenization`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from lacuna.errors import ModelError
 from lacuna.models.importing import import_model, recognize
 from lacuna.models.loading import load_model
 from lacuna.records import Languages
-from unit.importing.ct2_toy import make_spec, save_spec
+from unit.models.importing.ct2_toy import make_spec, save_spec
 from unit.models.tiny_models import LAYERS, POSITIONS, SMALL, SOURCES, TARGETS, pieces, train_sentencepiece
 
 METADATA = {"package_version": "1.0", "argos_version": "1.5", "from_code": "de", "to_code": "en"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lacuna.errors import ModelError
 from lacuna.models.importing.ct2_file import read_model_file
-from unit.importing.ct2_toy import write_model_bin
+from unit.models.importing.ct2_toy import write_model_bin
 
 ARRAYS = {
     "a/weight": np.array([[10, -127], [64, 127]], np.int8),

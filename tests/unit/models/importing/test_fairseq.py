@@ -14,7 +14,7 @@ from lacuna.models.adapter import Model
 from lacuna.models.importing import import_model, recognize
 from lacuna.models.loading import load_model
 from lacuna.records import Languages
-from unit.importing.fairseq_toy import (
+from unit.models.importing.fairseq_toy import (
     CODES,
     SOURCE_PIECES,
     TARGET_PIECES,

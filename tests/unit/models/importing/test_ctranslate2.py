@@ -21,7 +21,7 @@ from lacuna.models.adapter import Model
 from lacuna.models.importing import import_model, recognize
 from lacuna.models.loading import load_model
 from lacuna.records import Languages
-from unit.importing.ct2_toy import arrays_of, load_hf, make_spec, save_spec, tokens_in, write_model_bin
+from unit.models.importing.ct2_toy import arrays_of, load_hf, make_spec, save_spec, tokens_in, write_model_bin
 from unit.models.tiny_models import SOURCES, TARGETS, make_marian
 
 ERRORS = {None: 1e-5, "float16": 0.01, "bfloat16": 0.05, "int16": 0.03, "int8": 0.2, "int8_float16": 0.2}

@@ -18,7 +18,7 @@ import torch
 
 from lacuna.errors import ModelError
 from lacuna.models.importing.unpickling import StandIn, read_checkpoint_file, state_of
-from unit.importing.fairseq_toy import settings
+from unit.models.importing.fairseq_toy import settings
 
 
 class Calls:

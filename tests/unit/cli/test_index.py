@@ -9,8 +9,7 @@ import lacuna.datastore
 from lacuna.cli.commands import add_verb
 from lacuna.cli.index import index
 from lacuna.errors import LacunaError
-
-from .fakes import FakeStore, clustered
+from unit.index.fakes import FakeStore, clustered
 
 runner = CliRunner()
 app = typer.Typer()
