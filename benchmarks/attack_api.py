@@ -45,11 +45,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from build import made_up_pairs
 from lacuna.datastore import build_store
 from lacuna.index import build_index
+from lacuna.memory import open_memory
 from lacuna.models import load_model
 from lacuna.records import Languages
 from lacuna.serving import Access, Engine, ServerLimits, create_app
 from lacuna.serving.app import listen, server_config
-from lacuna.translator import open_memory
 
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 LIMITS = ServerLimits(max_characters=120, max_texts=4, max_file_bytes=20_000, max_seconds=1.0, header_seconds=1.0)

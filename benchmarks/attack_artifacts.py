@@ -51,26 +51,18 @@ import torch
 from lacuna.combiners import load_combiner
 from lacuna.datastore import build_store, inspect_store, open_store, verify_store
 from lacuna.domain import adapt, open_domain
-from lacuna.editing import (
-    Selection,
-    add_pairs,
-    check_receipt,
-    compact_memory,
-    forget_sentences,
-    read_log,
-    replace_sentence,
-)
 from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.fitting import DevSet, calibrate, fit_combiner, make_fitter
 from lacuna.index import build_index, open_index
 from lacuna.margin import measure_margin, read_margins
+from lacuna.memory import Selection, check_receipt, compact_memory, open_memory, read_log
+from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sentence
 from lacuna.models import Model, load_model
 from lacuna.pruning import Plac, prune_store
 from lacuna.records import Languages
-from lacuna.translator import open_memory
 from lacuna.translator.calibration import load_calibration
 from made_up import make_pairs, write_pairs
-from unit.editing.rule_model import RuleModel
+from unit.memory.rule_model import RuleModel
 from unit.models.tiny_models import make_marian
 
 RULE = RuleModel()

@@ -31,9 +31,9 @@ from lacuna.corpora import read_corpus
 from lacuna.decoding import BeamSettings, decode_all
 from lacuna.evaluation import evaluate_systems
 from lacuna.index import measure_recall
+from lacuna.memory import open_memory
 from lacuna.models import Model, load_model
 from lacuna.models.stepping import ModelScorer
-from lacuna.translator import open_memory
 from lacuna.workers import use_threads
 from systems import TimedSystem, make_systems
 

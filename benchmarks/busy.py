@@ -30,13 +30,14 @@ from lacuna.errors import CombinerError
 from lacuna.fitting import FitAdaptive, add_gate, calibrate, fit_combiner, tune
 from lacuna.index import build_index, measure_recall
 from lacuna.margin import measure_margin
+from lacuna.memory import Memory, open_memory
 from lacuna.models import load_model
 from lacuna.models.training.finetuning import _copied, _recipe, encode_for, unfreeze
 from lacuna.models.training.loop import TrainingLoop
 from lacuna.models.training.settings import FinetuneSettings
 from lacuna.progress import SILENT
 from lacuna.pruning import Plac, prune_store
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 from lacuna.workers import use_threads
 
 BUSY = (0, 1, 2)

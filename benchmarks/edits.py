@@ -21,10 +21,10 @@ import numpy as np
 
 from lacuna.combiners import Combiner, load_combiner
 from lacuna.corpora import read_corpus
-from lacuna.editing import Selection, SentenceLookup, add_pairs, compact_memory, forget_sentences, replace_sentence
+from lacuna.memory import Memory, Selection, compact_memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Languages
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 
 ROUNDS = 5
 
@@ -62,31 +62,31 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.store.parent) as folder:
         path = Path(folder) / "memory"
         shutil.copytree(given.store, path, copy_function=os.link)  # files of a store are never changed
-        memory, lookup = open_memory(path), SentenceLookup()
-        show(entries=memory.store.entries, segments=1, tokens_per_second=speed(model, memory, combiner, sources))
-        add_pairs(path, [next(new)], model, cleaning=None, lookup=lookup, merge=False)  # hashes all sentences
-        memory = open_memory(path, before=memory)
+        memory = open_memory(path)
+        show(entries=memory.entries, segments=1, tokens_per_second=speed(model, memory, combiner, sources))
+        memory.add([next(new)], model, cleaning=None, merge=False)  # hashes all sentences
+        memory = memory.latest()
         for verb in ("add", "replace", "forget"):
             on_disk: list[float] = []
             found: list[float] = []
             for _ in range(ROUNDS):
                 started = time.perf_counter()
-                last = len(memory.store.sentences) - 1
+                last = len(memory.sentences) - 1
                 if verb == "add":
-                    add_pairs(path, [next(new)], model, cleaning=None, lookup=lookup, merge=False, before=memory.store)
+                    memory.add([next(new)], model, cleaning=None, merge=False)
                 elif verb == "replace":
-                    replace_sentence(path, last, next(new).target, model, before=memory.store)
+                    memory.replace(last, next(new).target, model)
                 else:
-                    forget_sentences(path, Selection(sentences=(len(found),)), before=memory.store)
+                    memory.forget(Selection(sentences=(len(found),)))
                 on_disk.append(time.perf_counter() - started)
-                memory = open_memory(path, before=memory)
-                memory.index.search(np.zeros((1, memory.store.dimension), np.float32), 8)
+                memory = memory.latest()
+                memory.search(np.zeros((1, memory.dimension), np.float32), 8)
                 found.append(time.perf_counter() - started)
             show(edit=verb, on_disk_ms=round(1000 * median(on_disk)), found_ms=round(1000 * median(found)))
         for segments in (10, 50):
             while len(memory.store.segments or ()) < segments:
-                add_pairs(path, [next(new)], model, cleaning=None, lookup=lookup, merge=False)
-                memory = open_memory(path, before=memory)
+                memory.add([next(new)], model, cleaning=None, merge=False)
+                memory = memory.latest()
             show(segments=segments, tokens_per_second=speed(model, memory, combiner, sources))
         started = time.perf_counter()
         compact_memory(path)

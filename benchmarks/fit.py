@@ -27,8 +27,8 @@ from lacuna.fitting.kster import STOPPING_PAIRS, fit_kster
 from lacuna.fitting.objective import hold_out, perplexity
 from lacuna.fitting.token_cache import TokenCache, collect_dev, collect_entries
 from lacuna.fitting.vanilla import DevRetrievals, search_grid
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
-from lacuna.translator import Memory, open_memory
 
 LARGEST_K = 32
 

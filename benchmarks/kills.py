@@ -25,7 +25,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from lacuna.datastore import open_store, verify_store
-from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, replace_sentence
+from lacuna.memory import Selection, compact_memory
+from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sentence
 from lacuna.records import Languages, Origin, SentencePair
 
 VOCABULARY, EOS, DIMENSION = 300, 1, 8

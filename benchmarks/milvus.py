@@ -27,16 +27,17 @@ import numpy as np
 from lacuna.combiners import Vanilla, load_combiner
 from lacuna.corpora import read_corpus
 from lacuna.datastore import Store, open_store
-from lacuna.editing.publication import publish_store
 from lacuna.index import ExactIndex, FaissIndex, SearchSettings, measure_recall, open_index
 from lacuna.index.faiss import make_index
 from lacuna.index.kinds import IndexKind
+from lacuna.memory import FolderMemory, Memory, MilvusMemory, open_memory
+from lacuna.memory.publication import publish_store
 from lacuna.milvus import Collection, CollectionInfo, CollectionKind, MilvusAddress
 from lacuna.milvus.collection import EntryRows
 from lacuna.milvus.connection import Connection
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Memory, System, Translator, open_memory
+from lacuna.translator import System, Translator
 
 
 def main() -> None:
@@ -70,9 +71,12 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         shutil.copytree(options.store, copy)
         (copy / "milvus.json").unlink(missing_ok=True)
         local = open_memory(copy)
-        memories = {"exact": Memory("exact", store, ExactIndex(store)), f"faiss {local.index.kind}": local}
+        memories: dict[str, Memory] = {"exact": FolderMemory.of(store, "exact", ExactIndex(store))}
+        memories[f"faiss {local.index_kind}"] = local
         flat, _ = make_index(store, IndexKind("Flat"), 1, None)
-        memories["faiss Flat"] = Memory("flat", store, FaissIndex(flat, store, IndexKind("Flat"), SearchSettings()))
+        memories["faiss Flat"] = FolderMemory.of(
+            store, "flat", FaissIndex(flat, store, IndexKind("Flat"), SearchSettings())
+        )
         report: dict[str, Any] = {"entries": store.entries, "sentences": len(texts)}
         for kind in options.kinds:
             address = MilvusAddress.of(options.uri, f"bench_{kind.lower()}_{os.getpid()}")
@@ -91,14 +95,14 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         timed = {name: each for name, each in translators.items() if "HNSW" in name or name.startswith("faiss P")}
         for batch, count in ((1, options.timed // 4), (32, options.timed)) if options.timed else ():
             speeds = _speeds(timed, texts[:count], batch, options.rounds)
-            reference = statistics.median(speeds[f"faiss {local.index.kind}"])
+            reference = statistics.median(speeds[f"faiss {local.index_kind}"])
             report[f"tokens per second, batch {batch}"] = {
                 name: f"{statistics.median(own):,.0f} ({statistics.median(own) / reference:.2f} of faiss)"
                 for name, own in speeds.items()
             }
         for memory in memories.values():
-            if memory.index.kind.startswith("milvus"):
-                memory.index.collection.drop()  # type: ignore[attr-defined]
+            if isinstance(memory, MilvusMemory):
+                memory.collection.drop()
     return report
 
 

@@ -20,11 +20,11 @@ from statistics import fmean, median
 
 from lacuna.combiners import Combiner, Proximity, load_combiner
 from lacuna.corpora import read_corpus
-from lacuna.editing import SentenceLookup, add_pairs
 from lacuna.evaluation import compare_runs, evaluate_systems
+from lacuna.memory import Memory, memory_at, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, SentencePair
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 
 LEARNED = "learned"
 
@@ -42,16 +42,16 @@ def walk(
     :param combiner: Without one, settings that suit the corrections so far.
     """
     first, again, seconds = [], [], []
-    memories, lookup = fixed, SentenceLookup()
+    memories, learned = fixed, memory_at(folder / LEARNED)
 
     def translate(text: str) -> str:
-        suited = combiner or (Proximity.suited_to(memories[-1].store) if memories else None)
+        suited = combiner or (Proximity.suited_to(memories[-1]) if memories else None)
         return System(model, memories, suited, exact_contexts=exact).open().translate([text])[0].text
 
     for pair in pairs:
         first.append(translate(pair.source))
         started = time.monotonic()
-        add_pairs(folder / LEARNED, [pair], model, cleaning=None, lookup=lookup)
+        learned.add([pair], model, cleaning=None)
         memories = [*fixed, open_memory(folder / LEARNED)]
         seconds.append(time.monotonic() - started)
         again.append(translate(pair.source))

@@ -14,7 +14,6 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +25,12 @@ from lacuna.evaluation import compare_runs
 from lacuna.fitting import DevSet, FitAdaptive, fit_combiner
 from lacuna.index import FilteredIndex
 from lacuna.margin import read_margins
+from lacuna.memory import FolderMemory, Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.progress import SILENT
 from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import Languages, SentencePair
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 
 Mask = NDArray[np.bool_]
 # Returns one number per entry: known entries of the highest numbers are dropped.
@@ -131,7 +131,7 @@ def main() -> None:
     references, sources = [pair.target for pair in translated], [pair.source for pair in translated]
 
     def translate(index: FilteredIndex | None, seed: int) -> list[str]:
-        pruned = memory if index is None else replace(memory, index=index)
+        pruned = memory if index is None else FolderMemory.of(memory.store, memory.name, index)
         with tempfile.TemporaryDirectory() as folder:
             fit = fit_combiner(FitAdaptive(), model, [pruned], fitted_set, Path(folder) / "fit", seed=seed)
         return [result.text for result in System(model, [pruned], fit.combiner).open().translate(sources)]

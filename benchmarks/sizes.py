@@ -30,8 +30,8 @@ from lacuna.datastore.building import finish
 from lacuna.datastore.columns import pair_to_line, write_mean, write_shard
 from lacuna.datastore.manifest import ShardRecord
 from lacuna.index import build_index, measure_recall
+from lacuna.memory import open_memory
 from lacuna.models import load_model
-from lacuna.translator import open_memory
 from lacuna.workers import use_threads
 from systems import gate_of, of_lacuna
 

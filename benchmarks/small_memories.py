@@ -18,9 +18,10 @@ from lacuna.corpora import draw_pairs, read_corpus
 from lacuna.datastore import build_store
 from lacuna.evaluation import compare_runs, evaluate_systems
 from lacuna.index import build_index
+from lacuna.memory import FolderMemory
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import Memory, System
+from lacuna.translator import System
 
 ALONE = "model alone"
 
@@ -46,7 +47,7 @@ def main() -> None:
     for number in given.pairs:
         with tempfile.TemporaryDirectory() as folder:
             store = build_store(model, draw_pairs(train, number, given.seed), Path(folder) / "store")
-            memory = Memory("small", store, build_index(store).index)
+            memory = FolderMemory.of(store, "small", build_index(store).index)
             translator = System(model, [memory], Proximity.suited_to(store), exact_contexts=True).open()
             texts[f"{number} pairs"] = [result.text for result in translator.translate(sources)]
     gains = compare_runs(references, {name: [lines] for name, lines in texts.items()}, target_language=languages.target)

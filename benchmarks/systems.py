@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock
@@ -25,8 +25,9 @@ from lacuna.corpora.placeholders import Masked, mask
 from lacuna.decoding import BeamSettings, plan_batches, pool_for
 from lacuna.errors import CombinerError
 from lacuna.index import Neighborhood, VectorIndex
+from lacuna.memory import FolderMemory, Memory, open_memory
 from lacuna.models import Model
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 
 BUNDLED = Path(__file__).parent.parent / "src/lacuna/bundled/de-en"
 
@@ -107,7 +108,7 @@ def of_lacuna(
 ) -> TimedSystem:
     """Wrap a translator."""
     clock = Clock()
-    memories = [replace(memory, index=TimedIndex(memory.index, clock))] if memory else []
+    memories = [FolderMemory.of(memory.store, memory.name, TimedIndex(memory.index, clock))] if memory else []
     settings: dict[str, Any] = {"exact_contexts": False, "guard_ends": False, **more}
     translator: Any = System(model, memories, combiner or Vanilla(), **settings).open()
     plain, knn = translator._search._plain, translator._knn

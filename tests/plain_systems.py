@@ -7,8 +7,9 @@ from typing import Any
 
 from lacuna.combiners import Combiner, Vanilla
 from lacuna.decoding import BeamSettings
+from lacuna.memory import Memory
 from lacuna.models import Model
-from lacuna.translator import Memory, System, Translator
+from lacuna.translator import System, Translator
 
 
 def open_plain(

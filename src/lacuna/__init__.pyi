@@ -40,8 +40,8 @@ from .datastore.importing import import_store as import_store
 from .index import build_index as build_index
 from .index import measure_recall as measure_recall
 from .index import open_index as open_index
-from .translator import Memory as Memory
-from .translator import open_memory as open_memory
+from .memory import Memory as Memory
+from .memory import open_memory as open_memory
 
 # Margins and pruning
 from .margin import margin_of as margin_of

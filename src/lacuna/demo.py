@@ -18,9 +18,9 @@ from lacuna.corpora import draw_pairs, read_corpus, write_tsv
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.datastore import open_store
 from lacuna.domain import Domain, adapt
-from lacuna.editing import Selection, add_pairs, forget_sentences
-from lacuna.editing.segment_pruning import current_margins
 from lacuna.evaluation import SystemScore, evaluate_systems, sentence_gains
+from lacuna.memory import Selection, memory_at
+from lacuna.memory.segment_pruning import current_margins
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, SentencePair, Translation
 from lacuna.translator import System
@@ -156,9 +156,10 @@ def _correct(domain: Domain, pair: SentencePair, before: str) -> DemoCorrection:
     def translate() -> str:
         return domain.open_system().open().translate([pair.source])[0].text
 
-    added = add_pairs(domain.memory, [pair], domain.model, cleaning=None).added
+    memory = memory_at(domain.memory)
+    added = memory.add([pair], domain.model, cleaning=None).added
     after = translate()
-    forget_sentences(domain.memory, Selection(sentences=added))
+    memory.forget(Selection(sentences=added))
     current_margins(open_store(domain.memory), SILENT)  # brings them up to date
     return DemoCorrection(pair, before, after, translate())
 

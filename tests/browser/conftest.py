@@ -16,11 +16,11 @@ from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
 from lacuna.serving import Access, Engine, create_app
 from lacuna.serving.app import listen
-from lacuna.translator import Memory, open_memory
 from lacuna.translator.calibration import Calibration
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 

@@ -20,9 +20,9 @@ from lacuna.datastore import build_store, open_store, verify_store
 from lacuna.errors import ModelError
 from lacuna.index import build_index, measure_recall
 from lacuna.margin import Approximate, measure_margin
+from lacuna.memory import open_memory
 from lacuna.models import load_model
 from lacuna.pruning import Merge, Plac, Pruner, prune_store
-from lacuna.translator import open_memory
 from lacuna.workers.dask_pool import DaskPool, open_pool
 from made_up import make_pairs, write_pairs
 from plain_systems import open_plain

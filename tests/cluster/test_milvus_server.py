@@ -19,14 +19,14 @@ from cluster.milvus_server import MilvusServer, free_port
 from commands import Refuse
 from lacuna.combiners import Vanilla
 from lacuna.datastore import Store, build_store
-from lacuna.editing.publication import publish_store
 from lacuna.errors import IndexingError, SettingError, UnavailableError
 from lacuna.index import build_index
+from lacuna.memory import open_memory
+from lacuna.memory.publication import publish_store
 from lacuna.milvus import Collection, CollectionKind, MilvusAddress
 from lacuna.milvus.connection import Connection
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
-from lacuna.translator import open_memory
 from plain_systems import open_plain
 
 pytestmark = pytest.mark.cluster
@@ -184,7 +184,7 @@ def test_a_server_that_is_away(server: MilvusServer, store: Store, bundled: Mode
         assert not found.steps[0].neighbors
         started = time.monotonic()
         with_fallback.translate([text for text, _ in TEXTS])
-        assert memory.store.entries == store.entries  # as it was known last
+        assert memory.entries == store.entries  # as it was known last
         assert time.monotonic() - started < 30
     finally:
         server.start()

@@ -9,9 +9,9 @@ import pytest
 from lacuna.datastore import Store, build_store
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Memory, open_memory
 from made_up import make_pairs
 from unit.datastore.numpy_model import NumpyModel
 

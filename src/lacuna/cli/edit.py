@@ -6,30 +6,25 @@ import sys
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from lacuna.cli.options import CORPUS_HELP, Json, LanguagesOption, MemoryPath, ModelOptions, check_output, memory_folder
+from lacuna.cli.options import (
+    CORPUS_HELP,
+    Json,
+    LanguagesOption,
+    MemoryPath,
+    ModelOptions,
+    check_output,
+    memory_folder,
+    memory_place,
+)
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, read_corpus
 from lacuna.datastore import open_store
-from lacuna.editing import (
-    KINDS,
-    EditReport,
-    Selection,
-    add_pairs,
-    compact_memory,
-    forget_sentences,
-    read_log,
-    replace_sentence,
-    scan_sentences,
-)
-from lacuna.editing.collections import add_to_collection, forget_in_collection, replace_in_collection
 from lacuna.errors import LacunaWarning, SettingError
-
-if TYPE_CHECKING:
-    from lacuna.milvus import CollectionStore
+from lacuna.memory import KINDS, EditReport, Selection, compact_memory, memory_at, read_log, scan_sentences
 
 MemoryPlace = Annotated[
     str,
@@ -59,17 +54,11 @@ def add(
     """
     pairs = list(read_corpus(corpus, languages=system.languages, tag=tag))
     conditions = DEFAULT_CLEANING if cleaning else None
-    collection = _collection(memory)
+    place, model = system.load_for(memory)
     with warnings.catch_warnings():
         # The report has the number of skipped pairs.
         warnings.filterwarnings("ignore", ".* pairs are too long for the model", LacunaWarning)
-        if collection is not None:
-            if prune:
-                raise SettingError("--prune: needs the margins of a memory in files; leave it out")
-            report = add_to_collection(collection, pairs, system.load(), cleaning=conditions, progress=BarProgress())
-        else:
-            folder, model = system.load_for(Path(memory))
-            report = add_pairs(folder, pairs, model, cleaning=conditions, prune=prune, progress=BarProgress())
+        report = memory_at(place).add(pairs, model, cleaning=conditions, prune=prune, progress=BarProgress())
     _print(memory, report, json)
 
 
@@ -101,12 +90,7 @@ def forget(
     numbers = None if sentence is None and sentences is None else (*(sentence or ()), *_read_numbers(sentences))
     given = None if pairs is None else tuple(read_corpus(pairs, languages=languages))
     selection = Selection(numbers, tag, origin, matching, given)
-    collection = _collection(memory)
-    if collection is not None:
-        if receipt is not None:
-            raise SettingError("--receipt: a receipt is about files; leave it out for a memory in Milvus")
-        return _print(memory, forget_in_collection(collection, selection, dry_run=dry_run), json)
-    _print(memory, forget_sentences(memory_folder(Path(memory)), selection, dry_run=dry_run, receipt=receipt), json)
+    _print(memory, memory_at(memory_place(memory)).forget(selection, dry_run=dry_run, receipt=receipt), json)
 
 
 def replace(
@@ -120,12 +104,8 @@ def replace(
 
     Example: `lacuna replace it/memory --sentence 12 --target "Save the file."`
     """
-    collection = _collection(memory)
-    if collection is not None:
-        return _print(memory, replace_in_collection(collection, sentence, target, system.load()), json)
-    folder, model = system.load_for(Path(memory))
-    report = replace_sentence(folder, sentence, target, model, progress=BarProgress())
-    _print(memory, report, json)
+    place, model = system.load_for(memory)
+    _print(memory, memory_at(place).replace(sentence, target, model, progress=BarProgress()), json)
 
 
 def compact(
@@ -179,14 +159,6 @@ def scan(
     counts = Counter(finding.kind for finding in findings)
     print_table(str(memory), ["kind", "found"], [(name, f"{counts[name]:,}") for name in kind or KINDS])
     typer.echo(f"{len(found):,} sentences; --show lists them")
-
-
-def _collection(memory: str) -> CollectionStore | None:
-    """Open a memory in Milvus; ``None`` if it is a folder."""
-    from lacuna.milvus import Collection, MilvusAddress, open_collection_store
-    from lacuna.milvus.address import is_address
-
-    return open_collection_store(Collection.open(MilvusAddress.parse(memory))) if is_address(memory) else None
 
 
 def _read_numbers(file: str | None) -> list[int]:

@@ -116,8 +116,9 @@ def _translators(
     if model is None and not memories:
         return {}
     from lacuna.combiners import load_combiner
+    from lacuna.memory import open_memory
     from lacuna.models import load_model
-    from lacuna.translator import System, open_memory
+    from lacuna.translator import System
 
     fitted = {str(folder): load_combiner(folder) for folder in combiners}
     stores = [open_memory(path) for path in memories]

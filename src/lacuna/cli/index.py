@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lacuna.datastore import Store
-    from lacuna.editing.publication import PublishReport
     from lacuna.index import IndexReport, RecallReport
     from lacuna.index.recall import IndexTrial
+    from lacuna.memory.publication import PublishReport
 
 
 def index(
@@ -130,7 +130,7 @@ def _publish(
     token_file: Path | None,
     settings: Settings,
 ) -> PublishReport:
-    from lacuna.editing.publication import publish_store
+    from lacuna.memory.publication import publish_store
     from lacuna.milvus import CollectionKind, MilvusAddress, read_link
     from lacuna.milvus.address import collection_name
 

@@ -19,8 +19,9 @@ from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
     from lacuna.combiners import Combiner, Gate
+    from lacuna.memory import Memory
     from lacuna.models import Model
-    from lacuna.translator import Memory, System, Translator
+    from lacuna.translator import System, Translator
     from lacuna.workers.dask_pool import DaskPool
 
 
@@ -103,16 +104,16 @@ class ModelOptions:
         use_threads(self.threads)
         return load_model(self.model, device=self.device, languages=self.languages)
 
-    def load_for(self, memory: Path) -> tuple[Path, Model]:
-        """Return the folder of a memory and load its model; a domain has its own."""
-        folder = memory_folder(memory)
-        if folder == memory:
-            return folder, self.load()
+    def load_for(self, memory: str | Path) -> tuple[str, Model]:
+        """Return the place of a memory and load its model; a domain has its own."""
+        place = memory_place(memory)
+        if place == str(memory):
+            return place, self.load()
         from lacuna.domain import open_domain
 
         refuse_with_domain(model=self.model)
         use_threads(self.threads)
-        return folder, open_domain(memory, device=self.device).model
+        return place, open_domain(memory, device=self.device).model
 
     def read_pairs(self, corpus: str, most: int) -> list[SentencePair]:
         """Read the first pairs of a corpus."""
@@ -161,7 +162,7 @@ class MemoryOptions(ModelOptions):
 
     def open_memories(self) -> list[Memory]:
         """Open memories under the names of their folders; under the whole path where two folders have one name."""
-        from lacuna.translator import open_memory
+        from lacuna.memory import open_memory
 
         names = [Path(path).name for path in self.memory]
         return [
@@ -271,16 +272,22 @@ def refuse_with_domain(**options: Any) -> None:  # noqa: ANN401 - options of any
 
 def memory_folder(memory: Path) -> Path:
     """Return the folder of a memory: the given one, or that of a domain's memory."""
-    if any((memory / name).is_file() for name in (MANIFEST, MEMORY)):
+    if not memory.is_dir() or any((memory / name).is_file() for name in (MANIFEST, MEMORY)):
         return memory  # without the import of all that a domain needs
     from lacuna.domain import memory_of
 
     return memory_of(memory)
 
 
+def memory_place(memory: str | Path) -> str:
+    """Return the place of a memory: the given folder or address, or the folder of a domain's memory."""
+    folder = memory_folder(Path(memory))
+    return str(memory if folder == Path(memory) else folder)
+
+
 def check_k(k: int, memories: Sequence[Memory]) -> None:
     """Raise if k is larger than the number of entries: a search could not return that many neighbors."""
-    entries = sum(memory.store.entries for memory in memories)
+    entries = sum(memory.entries for memory in memories)
     if memories and k > entries:
         raise SettingError(f"k: got {k:,}, but there are only {entries:,} entries; allowed is 1 to {entries:,}")
 

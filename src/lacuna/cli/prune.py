@@ -84,7 +84,7 @@ def prune(
 
 def _choose(memory: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> tuple[PruningChoice, Plac]:
     from lacuna.fitting import DevCache, DevSet, choose_pruning
-    from lacuna.translator import open_memory
+    from lacuna.memory import open_memory
 
     chosen = DevSet(system.read_pairs(dev, pairs), cache=DevCache())
     folder, model = system.load_for(memory)

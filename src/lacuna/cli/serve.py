@@ -13,7 +13,6 @@ from lacuna.cli.commands import given, with_default
 from lacuna.cli.options import CalibrationFolder, FallbackOption, Json, ModelOptions, refuse_with_domain, use_threads
 from lacuna.cli.render import print_json
 from lacuna.errors import SettingError, needs_extra
-from lacuna.milvus.address import MilvusAddress, is_address
 
 if TYPE_CHECKING:
     from lacuna.serving import Engine
@@ -153,8 +152,8 @@ def _open(
     system: ModelOptions, memory: list[str], combiner: list[str], calibration: Path | None, fallback: bool
 ) -> Engine:
     from lacuna.combiners import load_combiner
+    from lacuna.memory import open_memory
     from lacuna.serving import Engine
-    from lacuna.translator import open_memory
     from lacuna.translator.calibration import load_calibration
 
     memories = [_named("--memory", given, open_memory) for given in memory]
@@ -187,12 +186,10 @@ def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> lis
 
 
 def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Opened:
-    """Read NAME=FOLDER; the default name is that of the folder."""
+    """Read NAME=FOLDER; the default name is that of the folder, or of the collection of an address."""
     name, equals, folder = given.partition("=")
-    if is_address(given):
-        name, folder = MilvusAddress.parse(given).collection, given
-    elif not equals:
-        name, folder = Path(given).name, given
+    if not equals or ":" in name:  # an address may have settings, as in milvus://HOST/COLLECTION?deadline=2
+        name, folder = Path(given.partition("?")[0]).name, given
     if not name or not folder:
         raise SettingError(f"{option}: got {given!r}; write NAME=FOLDER")
     return open_it(folder, name)

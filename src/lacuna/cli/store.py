@@ -37,8 +37,8 @@ from lacuna.datastore import (
 )
 from lacuna.datastore.importing import LOOKED_FOR, StoreImport, import_store, recognize_store
 from lacuna.datastore.inspection import measured_margins
-from lacuna.editing import check_receipt
 from lacuna.errors import LacunaWarning, SettingError, StoreError
+from lacuna.memory import check_receipt
 from lacuna.records import Languages
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from lacuna.cli.options import (
 )
 from lacuna.cli.render import BarProgress, print_json, print_line
 from lacuna.errors import SettingError
-from lacuna.milvus.address import is_address
 from lacuna.progress import SILENT
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def translate(
     check_review(translator, settings)
     # On a terminal the translations themselves show the progress.
     progress = SILENT if into is None and sys.stdout.isatty() else BarProgress()
-    folders = [memory.store.path for memory in translator.memories if not is_address(memory.store.name)]
+    folders = [folder for memory in translator.memories for folder in memory.folders]
     with cluster.open(reads=folders) as pool:
         shared: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "pool": pool}
         if file is not None and into is not None:

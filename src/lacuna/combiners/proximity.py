@@ -14,6 +14,7 @@ import torch
 from lacuna.combiners.base import Neighbors, check_kernel_settings
 from lacuna.datastore import Store
 from lacuna.errors import SettingError
+from lacuna.memory import Memory
 
 # Found on dev; docs/adapt.md has the figures. The distances are in units of the variance of the keys, which differs a
 # dozenfold between models but little between texts.
@@ -43,11 +44,11 @@ class Proximity:
             raise SettingError(f"model_distance: got {self.model_distance}; allowed is 0 or more")
 
     @classmethod
-    def suited_to(cls, store: Store) -> Proximity:
-        """Return settings that work without fitting, on the scale of the distances in a store."""
-        variance = max(store.key_variance, 1e-6)  # a single entry has none
+    def suited_to(cls, memory: Memory | Store) -> Proximity:
+        """Return settings that work without fitting, on the scale of the distances in a memory."""
+        variance = max(memory.key_variance, 1e-6)  # a single entry has none
         return cls(
-            k=max(1, min(_K, store.entries)),
+            k=max(1, min(_K, memory.entries)),
             knn_weight=_KNN_WEIGHT,
             temperature=round(_TEMPERATURE * variance, 6),
             model_distance=round(_MODEL_DISTANCE * variance, 6),

@@ -25,9 +25,9 @@ from lacuna.combiners.base import Combiner, Neighbors, SavableCombiner
 from lacuna.combiners.kster import Kster
 from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.vanilla import Vanilla
-from lacuna.datastore import Store
 from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError, LacunaError
+from lacuna.memory import Memory
 from lacuna.version import __version__
 
 COMBINERS: dict[str, type[SavableCombiner]] = {
@@ -46,9 +46,9 @@ class MemoryRecord(Record):
     entries: int
 
     @classmethod
-    def of(cls, name: str, store: Store) -> MemoryRecord:
-        """Return the record of a memory with this name and store."""
-        return cls(name=name, fingerprint=store.fingerprint, entries=store.entries)
+    def of(cls, memory: Memory) -> MemoryRecord:
+        """Return the record of a memory."""
+        return cls(name=memory.name, fingerprint=memory.fingerprint, entries=memory.entries)
 
 
 class CombinerManifest(Record):

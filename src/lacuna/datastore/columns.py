@@ -136,6 +136,10 @@ class SentenceTable:
         """Return the pairs of several sentences."""
         return {sentence: self[sentence] for sentence in sentences}
 
+    def find(self, sentences: Sequence[int]) -> dict[int, SentencePair]:
+        """Return the pairs of those sentences that exist and were not forgotten."""
+        return {sentence: self[sentence] for sentence in sentences if sentence in self}
+
     def line(self, sentence: int) -> bytes:
         """Return the line of a sentence, empty if it was forgotten."""
         place = int(np.searchsorted(self._forgotten, sentence))

@@ -6,6 +6,7 @@ Both are read strictly. They contain no time and no host name, so that equal bui
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -13,7 +14,7 @@ from pydantic import Field, JsonValue
 
 from lacuna.artifacts.files import write_text
 from lacuna.artifacts.manifests import Record, read_manifest, sealed
-from lacuna.errors import StoreError
+from lacuna.errors import LacunaWarning, StoreError
 from lacuna.records import Languages
 
 FORMAT = 1
@@ -66,6 +67,34 @@ class ModelRecord(ModelIdentity):
     languages: str | None
     eos_id: int
     mask_placeholders: bool = False
+
+    def check(self, model: KeyMaker, owner: str) -> None:
+        """Refuse a model whose keys are not comparable with those of this one: another model or direction.
+
+        The direction is compared if both have one. A multilingual model always has one. If only one of the two masks
+        placeholders, there is a warning: stores of earlier versions do not.
+
+        :param owner: The store or memory of the keys, for messages.
+        """
+        if model.fingerprint != self.fingerprint:
+            raise StoreError(
+                f"{owner}: built with another model ({self.name}, fingerprint {self.fingerprint[:12]}, "
+                f"not {model.fingerprint[:12]}); use that model, or build a store with this one"
+            )
+        directed = self.languages is not None and model.languages is not None
+        if directed and not model.is_direction(Languages.parse(str(self.languages))):
+            raise StoreError(
+                f"{owner}: built for the direction {self.languages}, but {model.name} was loaded for "
+                f"{model.languages}; load it for {self.languages}, or build a store for {model.languages}"
+            )
+        if model.mask_placeholders != self.mask_placeholders:
+            has, reads = ("has", "reads them") if self.mask_placeholders else ("does not have", "masks them")
+            warnings.warn(
+                f"{owner}: {has} masked placeholders, but the model {reads} (mask_placeholders): sentences with "
+                "placeholders find fewer neighbors; build the store again",
+                LacunaWarning,
+                stacklevel=4,
+            )
 
 
 class CorpusRecord(Record):

@@ -7,7 +7,6 @@ of indexes and translators.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,11 +43,10 @@ from lacuna.datastore.manifest import (
     read_store_manifest,
 )
 from lacuna.datastore.segments import MEMORY, SEGMENTS, MemoryManifest, is_edited, read_forgotten, read_memory_manifest
-from lacuna.errors import LacunaWarning, StoreError
-from lacuna.records import Languages
+from lacuna.errors import StoreError
 
 # Keys from which their variance is estimated.
-_VARIANCE_SAMPLE = 10_000
+VARIANCE_SAMPLE = 10_000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -117,11 +115,6 @@ class Store:
         return f"Store({str(self.path)!r}, entries={self.entries:,}, dimension={self.dimension})"
 
     @property
-    def name(self) -> str:
-        """The place of the store, for messages."""
-        return str(self.path)
-
-    @property
     def entries(self) -> int:
         """Number of entries."""
         return self.manifest.entries
@@ -156,8 +149,7 @@ class Store:
     @cached_property
     def key_variance(self) -> float:
         """Mean squared distance of the keys from their mean, of a sample: the scale of distances in this store."""
-        keys = self.keys.sample(_VARIANCE_SAMPLE).astype(np.float32)
-        return float(np.square(keys - self.mean).sum()) / max(1, len(keys))
+        return key_variance(self.keys.sample(VARIANCE_SAMPLE), self.mean)
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
@@ -226,31 +218,8 @@ class Store:
         _ = self.weights, self.fingerprint
 
     def check_model(self, model: KeyMaker) -> None:
-        """Refuse a model whose keys are not comparable with those of the store: another model or direction.
-
-        The direction is compared if both have one. A multilingual model always has one. If only one of store and model
-        masks placeholders, there is a warning: stores of earlier versions do not.
-        """
-        built_with = self.manifest.model
-        if model.fingerprint != built_with.fingerprint:
-            raise StoreError(
-                f"{self.name}: built with another model ({built_with.name}, fingerprint {built_with.fingerprint[:12]}, "
-                f"not {model.fingerprint[:12]}); use that model, or build a store with this one"
-            )
-        directed = built_with.languages is not None and model.languages is not None
-        if directed and not model.is_direction(Languages.parse(str(built_with.languages))):
-            raise StoreError(
-                f"{self.name}: built for the direction {built_with.languages}, but {model.name} was loaded for "
-                f"{model.languages}; load it for {built_with.languages}, or build a store for {model.languages}"
-            )
-        if model.mask_placeholders != built_with.mask_placeholders:
-            has, reads = ("has", "reads them") if built_with.mask_placeholders else ("does not have", "masks them")
-            warnings.warn(
-                f"{self.name}: {has} masked placeholders, but the model {reads} (mask_placeholders): sentences with "
-                "placeholders find fewer neighbors; build the store again",
-                LacunaWarning,
-                stacklevel=3,
-            )
+        """Refuse a model whose keys are not comparable with those of the store; see :meth:`ModelRecord.check`."""
+        self.manifest.model.check(model, str(self.path))
 
     def _column(self, name: str, before: Store | None = None) -> NDArray[np.generic]:
         """Read a column; the first shards may be those of an earlier state, which has read them."""
@@ -266,6 +235,11 @@ class Store:
         column = np.concatenate(pieces) if pieces else np.empty(0, dtype)
         column.flags.writeable = False
         return column
+
+
+def key_variance(keys: NDArray[np.float16], mean: NDArray[np.float32]) -> float:
+    """Return the mean squared distance of some keys from the mean of all."""
+    return float(np.square(keys.astype(np.float32) - mean).sum()) / max(1, len(keys))
 
 
 def open_store(path: str | Path, *, before: Store | None = None) -> Store:

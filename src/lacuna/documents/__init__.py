@@ -2,7 +2,6 @@
 
 from lacuna.documents.document_files import check_review, translate_file, translate_texts
 from lacuna.documents.file_formats import format_of, is_document, known_suffixes
-from lacuna.documents.matches import Match, SegmentMatches
 from lacuna.documents.paragraphs import Paragraph, Splitter, fitting, translate_paragraphs
 from lacuna.documents.sentence_files import PlacedSentence, is_plain_text, open_sentences
 from lacuna.documents.translation import DocumentReport, DocumentSettings, DocumentTranslator, check_files
@@ -11,10 +10,8 @@ __all__ = [
     "DocumentReport",
     "DocumentSettings",
     "DocumentTranslator",
-    "Match",
     "Paragraph",
     "PlacedSentence",
-    "SegmentMatches",
     "Splitter",
     "check_files",
     "check_review",

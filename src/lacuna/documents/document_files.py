@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from lacuna.documents.matches import SegmentMatches
 from lacuna.documents.paragraphs import Paragraph, Splitter, fitting, translate_paragraphs
 from lacuna.documents.translation import DocumentReport, DocumentSettings, DocumentTranslator
 from lacuna.errors import SettingError
+from lacuna.memory import SegmentMatches
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
 from lacuna.translator import Translator
@@ -66,7 +66,7 @@ def translate_file(
     if languages is None:
         raise SettingError("languages: the model does not say which it translates; name them when it is loaded")
     splitter = Splitter(languages, fitting(translator.model))
-    matches = SegmentMatches(translator.memories, tag)
+    matches = SegmentMatches(translator.memories, tag, fallback=translator.system.fallback)
     translate = partial(translator.stream_groups, confidence=True, batch_size=batch_size, progress=progress, pool=pool)
     documents = DocumentTranslator(translate, splitter, matches, settings)
     return documents.translate_file(Path(path), Path(into))

@@ -9,11 +9,12 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lacuna.corpora.placeholders import placeholder_spans
 from lacuna.documents.sentence_splitting import Piece, split_clauses, split_sentences
+from lacuna.memory import SegmentMatches
 from lacuna.models import Model
 from lacuna.records import Languages, Translation
 from lacuna.translator.restoring import check_translation
@@ -178,3 +179,21 @@ def _lines(text: str) -> list[Piece]:
     """Cut a text at newlines; blanks around a line are part of it."""
     *lines, last = text.split("\n")
     return [*(Piece(line, "\n") for line in lines), *([Piece(last, "")] if last else [])]
+
+
+def mark_matches(paragraph: Paragraph, matches: SegmentMatches) -> Paragraph:
+    """Mark sentences that are translated as in a memory: a person did, so they get no flag and no confidence.
+
+    The confidence is that of the model alone, which says nothing about them.
+    """
+    return replace(paragraph, sentences=tuple(_marked(sentence, matches) for sentence in paragraph.sentences))
+
+
+def _marked(sentence: Sentence, matches: SegmentMatches) -> Sentence:
+    translation = sentence.translation
+    if translation is None:
+        return sentence
+    match = matches.holding(sentence.source, translation.text)
+    if match is None:
+        return sentence
+    return sentence._replace(translation=replace(translation, flag="", confidence=None), match=match.memory)

@@ -17,9 +17,16 @@ from typing import Any, BinaryIO
 from lacuna.artifacts.files import atomic_path
 from lacuna.documents.base import DocumentSegment, Filled, Format
 from lacuna.documents.file_formats import format_of
-from lacuna.documents.matches import SegmentMatches, mark_matches
-from lacuna.documents.paragraphs import Paragraph, Splitter, TranslateGroups, is_translatable, translate_paragraphs
+from lacuna.documents.paragraphs import (
+    Paragraph,
+    Splitter,
+    TranslateGroups,
+    is_translatable,
+    mark_matches,
+    translate_paragraphs,
+)
 from lacuna.errors import DocumentError, SettingError
+from lacuna.memory import SegmentMatches
 from lacuna.records import Languages
 
 # Segments of a report; a file of any size has a bounded report.

@@ -10,10 +10,11 @@ import numpy as np
 
 from lacuna.errors import SettingError, UnavailableError
 from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, Translation
-from lacuna.translator import Memory, Translator
+from lacuna.translator import Translator
 from lacuna.translator.knowledge import MAX_MARGIN, Knowledge, know
 
 
@@ -152,12 +153,11 @@ class _NeighborSentences:
 
     def __init__(self, model: Model, memories: Sequence[Memory], translations: Sequence[Translation]) -> None:
         self._model = model
-        stores = {memory.name: memory.store for memory in memories}
         steps = (step for translation in translations for step in translation.steps)
         wanted = list(dict.fromkeys((near.memory, near.sentence) for step in steps for near in step.neighbors))
         read = {
-            name: store.sentences.pairs([number for own, number in wanted if own == name])
-            for name, store in stores.items()
+            memory.name: memory.sentences.pairs([number for own, number in wanted if own == memory.name])
+            for memory in memories
         }
         pairs = [read[name][sentence] for name, sentence in wanted]
         ids = model.encode_targets([pair.target for pair in pairs])
@@ -176,9 +176,9 @@ class _NeighborSentences:
 
 
 def _check_without(without: Sequence[int], memories: Sequence[Memory]) -> None:
-    count = max((len(memory.store.sentences) for memory in memories), default=0)
+    count = max((len(memory.sentences) for memory in memories), default=0)
     for sentence in without:
-        if 0 <= sentence < count or any(sentence in memory.store.sentences for memory in memories):
+        if 0 <= sentence < count or any(sentence in memory.sentences for memory in memories):
             continue
         allowed = f"0 to {count - 1}" if count else "nothing, there is no memory"
         raise SettingError(f"without: got sentence {sentence}; allowed is {allowed}; an explanation lists the ids")

@@ -22,9 +22,9 @@ from lacuna.combiners.base import Neighbors
 from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.objective import FitRecipe, FitRun, Fitted, hold_out, losses, perplexity, train
 from lacuna.fitting.token_cache import TokenCache, collect_dev
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
-from lacuna.translator.memory import Memory
 from lacuna.workers import one_thread
 
 # Temperatures to try if none is given; the papers use 10 and 100.

@@ -21,10 +21,10 @@ from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CalibrationError, CorpusError, SettingError
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.fitting.regression import brier_score, calibration_error, fit_logistic, fit_table
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator import Memory
 from lacuna.translator.calibration import (
     Calibration,
     CalibrationManifest,
@@ -107,7 +107,7 @@ def calibrate(
         probabilities=fitted.probabilities,
         most_margin=most_margin,
         model=ModelIdentity.of(model),
-        memories=tuple(MemoryRecord.of(memory.name, memory.store) for memory in memories),
+        memories=tuple(MemoryRecord.of(memory) for memory in memories),
         sentences=len(np.unique(tokens.sentences)),
         tokens=len(tokens.right),
         right=float(tokens.right.mean()),

@@ -23,10 +23,11 @@ from lacuna.datastore import Store
 from lacuna.decoding import plan_batches
 from lacuna.errors import CorpusError, LacunaWarning
 from lacuna.fitting.dev_cache import DevCache, ModelBatch, pass_inputs
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator.memory import Memory, Retrieval, find_neighbors
+from lacuna.translator.retrieval import Retrieval, find_neighbors
 from lacuna.workers import WorkerPool
 
 BATCH_SIZE = 32
@@ -133,7 +134,7 @@ class DevSet:
         :param then: Called in the worker that ran the batch; its result is what the caller gets, in order.
         """
         for memory in memories:
-            memory.store.check_model(model)
+            memory.check_model(model)
 
         def search(make: Callable[[], ModelBatch]) -> tuple[int, Kept]:
             batch = make()

@@ -23,11 +23,11 @@ from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.kster import FitKster
 from lacuna.fitting.objective import Fitted
 from lacuna.fitting.vanilla import FitVanilla
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.strategies import make_strategy
-from lacuna.translator.memory import Memory
 
 
 class Fitter(Protocol):
@@ -109,7 +109,7 @@ def fit_combiner(
         fitted.combiner,
         folder,
         model=ModelIdentity.of(model),
-        memories=tuple(MemoryRecord.of(memory.name, memory.store) for memory in memories),
+        memories=tuple(MemoryRecord.of(memory) for memory in memories),
         dev_loss=math.log(fitted.perplexity),
         seed=seed,
     )

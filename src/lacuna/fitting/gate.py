@@ -28,10 +28,11 @@ from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.index.faiss import find_centroids
 from lacuna.margin import read_margins
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, System
+from lacuna.translator import System
 from lacuna.workers import WorkerPool, one_thread
 
 # Beam thresholds to try, in nats, strictest first. Below 2, dev showed no decline, but BLEU of other texts fell now and

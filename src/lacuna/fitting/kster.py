@@ -20,9 +20,9 @@ from lacuna.errors import SettingError
 from lacuna.fitting.dev_pass import DevSet
 from lacuna.fitting.objective import FitRecipe, FitRun, Fitted, losses, perplexity, train
 from lacuna.fitting.token_cache import TokenCache, collect_dev, collect_entries
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
-from lacuna.translator.memory import Memory
 from lacuna.workers import one_thread
 
 # Dev pairs, drawn at random, for early stopping.

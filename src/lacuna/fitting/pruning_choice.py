@@ -21,14 +21,14 @@ from lacuna.evaluation.significance import decline_p, resample_sums
 from lacuna.fitting import DevSet
 from lacuna.fitting.dev_pass import DevBatch
 from lacuna.fitting.vanilla import DevRetrievals, gold_log_p, retrieval_columns, search_grid
-from lacuna.index import FilteredIndex, VectorIndex
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import EntryTable, Plac
 from lacuna.pruning.plac import MIN_MARGINS
 from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, System
+from lacuna.translator import System
 
 # Returns BLEU of dev and the p-value of its decline, for a setting or (``None``) for the whole memory.
 BleuOfTrial = Callable[["PruningTrial | None"], tuple[float, float]]
@@ -140,17 +140,14 @@ def _bleu_of_trials(
     """Translate dev with the whole memory; return a function that does so with a pruned one and compares."""
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
-    def texts(index: VectorIndex) -> list[str]:
-        translator = System(model, [replace(memory, index=index)], combiner).open()
+    def texts(searched: Memory) -> list[str]:
+        translator = System(model, [searched], combiner).open()
         return [result.text for result in translator.translate(sources, progress=progress)]
 
-    whole = texts(memory.index)
+    whole = texts(memory)
 
     def bleu_of(trial: PruningTrial | None) -> tuple[float, float]:
-        if trial is None:
-            pruned = whole
-        else:
-            pruned = texts(FilteredIndex(memory.index, _keep(table, trial.min_margin, trial.ratio, seed)))
+        pruned = whole if trial is None else texts(memory.keeping(_keep(table, trial.min_margin, trial.ratio, seed)))
         systems = {"whole": whole, "pruned": pruned}
         score = evaluate_systems(references, systems, target_language=model.target_language)[1]
         return score.bleu.value, 1.0 if score.p_decline is None else score.p_decline
@@ -166,7 +163,7 @@ def _retrieve(
     def columns_of(batch: DevBatch) -> tuple[NDArray[Any], ...]:
         return *retrieval_columns(batch), batch.retrieval.entries, batch.sentences.numpy()
 
-    parts = dev.retrieve(model, [memory], min(_RETRIEVED, memory.store.entries), columns_of, progress=progress)
+    parts = dev.retrieve(model, [memory], min(_RETRIEVED, memory.entries), columns_of, progress=progress)
     *columns, entries, sentences = map(np.concatenate, zip(*parts, strict=True))
     return DevRetrievals(*columns), entries, sentences
 

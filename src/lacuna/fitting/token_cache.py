@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from lacuna.combiners.base import Neighbors, first_ranks
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.index.distances import other_neighbors
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
-from lacuna.translator.memory import Memory, Retrieval, find_neighbors, read_keys
+from lacuna.translator.retrieval import Retrieval, find_neighbors, read_keys
 from lacuna.workers import WorkerPool
 
 # Log-probabilities are clamped here: where the model rules a token out, the sum over the vocabulary would be infinite.
@@ -133,7 +134,7 @@ def collect_entries(
     :param most: Largest number of entries; if there are more, they are drawn at random.
     """
     for memory in memories:
-        memory.store.check_model(model)
+        memory.check_model(model)
     owners, entries = _draw_entries(memories, most, seed)
     parts: list[_Columns] = []
     progress.start("retrieve", len(entries), "entries")
@@ -154,7 +155,7 @@ def collect_entries(
 def _draw_entries(
     memories: Sequence[Memory], most: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # the memory of each entry, and its row there
-    ends = np.cumsum([memory.store.entries for memory in memories])
+    ends = np.cumsum([memory.store.entries for memory in memories])  # in files, their numbers are 0, 1, 2, ...
     total = int(ends[-1])
     drawn = np.random.default_rng(seed).choice(total, size=min(most, total), replace=False)
     drawn.sort()  # rows next to each other are read from the same pages
@@ -169,7 +170,8 @@ def _entry_columns(
     gold, sentences = np.empty(len(entries), np.int64), np.empty(len(entries), np.int64)
     for number, memory in enumerate(memories):
         own = owners == number
-        gold[own], sentences[own] = memory.store.values[entries[own]], memory.store.sentence[entries[own]]
+        read = memory.columns(entries[own], "values", "sentence")
+        gold[own], sentences[own] = read["values"], read["sentence"]
     retrieval = find_neighbors(memories, queries, k + 1)
     itself = (retrieval.entries == entries[:, None]) & (retrieval.memories == owners[:, None])
     others = torch.from_numpy(other_neighbors(itself))

@@ -21,10 +21,10 @@ from lacuna.combiners.interpolation import interpolate
 from lacuna.combiners.vanilla import Vanilla, gold_p_knn
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.fitting.objective import Fitted
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator.memory import Memory
 
 KS = (1, 2, 4, 8, 16, 32, 64)
 TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)

@@ -21,7 +21,7 @@ _MAX_SEED = (1 << 31) - 1
 
 
 class Neighborhood(NamedTuple):
-    """The nearest entries of each query, nearest first, ties by id.
+    """The nearest entries of each query, nearest first, ties by id. All that an index can tell: it has keys only.
 
     :param distances: Squared L2, never negative; infinity where there is no neighbor. # (queries, k)
     :param ids: Row numbers of the store; -1 where there is no neighbor. # (queries, k)

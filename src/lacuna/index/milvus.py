@@ -1,20 +1,17 @@
-"""Search of a collection in Milvus: as the index of a store, or by itself.
+"""Search of a store by its collection in Milvus.
 
-As the index of a store it finds candidates; their distances come from the keys on disk, so they are the same as those
-of any other index. Entries that the store does not have any more, or not yet, are left out. By itself, ids are the
-numbers of entries in the collection.
+The collection finds candidates; their distances come from the keys on disk, so they are the same as those of any other
+index. Entries that the store does not have any more, or not yet, are left out.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.index.base import MISSING, KeyStore, Neighborhood, check_queries
 from lacuna.index.distances import empty_neighborhood, nearest, true_distances
-from lacuna.milvus import Collection, CollectionKind, CollectionLink, Hits
+from lacuna.milvus import Collection, CollectionKind, CollectionLink
 from lacuna.milvus.schema import MOST_RESULTS
 
 # Candidates besides the neighbors: rounding on the server may exchange the last ones.
@@ -52,7 +49,7 @@ class MilvusIndex:
         if not len(queries) or not self.size:
             return empty_neighborhood(len(queries), k)
         candidates = min(self.size, MOST_RESULTS, k * self._kind.rerank + _SPARE)
-        found = self._in_store(self.collection.search(queries, candidates).ids)
+        found = self._in_store(self.collection.search(queries, candidates)["id"])
         return nearest(true_distances(self._keys, queries, found), found, k)
 
     def _in_store(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -83,56 +80,3 @@ def open_linked(
     if opened is None or opened.address != link.address:
         opened = Collection.open(link.address)
     return MilvusIndex(opened, store, kind)
-
-
-class CollectionIndex:
-    """Finds the nearest entries of a collection.
-
-    :param condition: Only entries that meet this filter expression of Milvus are found; empty for all.
-    """
-
-    def __init__(self, collection: Collection, condition: str = "") -> None:
-        self.collection, self.condition = collection, condition
-
-    @property
-    def kind(self) -> str:
-        """``milvus``, a colon and the kind of index of the collection."""
-        return self.collection.kind.name
-
-    @property
-    def size(self) -> int:
-        """Number of entries that can be found."""
-        return self.collection.count(self.condition)
-
-    def where(self, condition: str) -> CollectionIndex:
-        """Return the index of those entries that also meet this condition."""
-        return CollectionIndex(
-            self.collection, f"({self.condition}) and ({condition})" if self.condition else condition
-        )
-
-    def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood:
-        """Find approximately the ``k`` nearest entries of each query; shape (queries, dimension)."""
-        found = self.search_with(queries, k, ())
-        return Neighborhood(found.distances, found.ids)
-
-    def search_with(self, queries: NDArray[np.float32], k: int, fields: Sequence[str]) -> Hits:
-        """Find the nearest entries of each query, and read their fields in the same request.
-
-        Kinds with lossy codes find more candidates, which are re-ranked by their keys.
-        """
-        queries = check_queries(queries, k, self.collection.info.dimension)
-        rerank = self.collection.kind.rerank
-        if rerank == 1 or not len(queries):
-            return _ordered(self.collection.search(queries, k, fields, self.condition), k)
-        found = self.collection.search(queries, min(MOST_RESULTS, k * rerank), fields, self.condition, keys=True)
-        difference = found.fields.pop("key").astype(np.float64) - queries[:, None, :]
-        true = np.einsum("qkd,qkd->qk", difference, difference).astype(np.float32)
-        return _ordered(Hits(np.where(found.ids == MISSING, np.inf, true), found.ids, found.fields), k)
-
-
-def _ordered(found: Hits, k: int) -> Hits:
-    """Return the nearest ``k``, nearest first, ties by id."""
-    order = np.lexsort((found.ids, found.distances), axis=1)[:, :k]
-    fields = {name: np.take_along_axis(field, order, axis=1) for name, field in found.fields.items()}
-    distances, ids = nearest(found.distances, found.ids, k)
-    return Hits(distances, ids, fields)

@@ -44,22 +44,8 @@ PairKey = Callable[[SentencePair], tuple[str, ...]]  # what makes two pairs the 
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Hits:
-    """The nearest entries of each query, nearest first.
-
-    :param distances: Squared L2; infinity where there is no neighbor. # (queries, k)
-    :param ids: Numbers of entries; -1 where there is no neighbor. # (queries, k)
-    :param fields: The fields that were asked for; 0 where there is no neighbor. # (queries, k) each
-    """
-
-    distances: NDArray[np.float32]
-    ids: NDArray[np.int64]
-    fields: dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class EntryRows:
-    """Entries to be written.
+    """Entries to be written: rows of a store as the collection numbers them, with what it adds to each.
 
     :param keys: Minus the mean. # (rows, dimension)
     :param fields: All of :data:`FIELDS`. # (rows,) each
@@ -194,22 +180,22 @@ class Collection:
     # --- Reading ------------------------------------------------------------------------------------------------------
 
     def search(
-        self, queries: NDArray[np.float32], k: int, fields: Sequence[str] = (), where: str = "", *, keys: bool = False
-    ) -> Hits:
-        """Find the nearest entries of each query.
+        self, queries: NDArray[np.float32], k: int, fields: Sequence[str] = (), where: str = ""
+    ) -> dict[str, NDArray[Any]]:
+        """Find the nearest entries of each query, nearest first.
 
         :param queries: Not centered. # (queries, dimension)
-        :param fields: Names in :data:`FIELDS`.
+        :param fields: Names in :data:`FIELDS`, or ``key``.
         :param where: A filter expression of Milvus.
-        :param keys: Also return the keys, as the field ``key``.
+        :return: ``distance``, squared L2, infinity where there is no neighbor; ``id``, -1 where there is none; and the
+            fields that were asked for, 0 where there is none. # (queries, k) each
         """
         if k > MOST_RESULTS:
             raise IndexingError(f"k: got {k:,}; a search in Milvus returns at most {MOST_RESULTS:,} neighbors")
-        hits = _empty_hits(len(queries), k, fields)
-        found_keys = np.zeros((len(queries), k, self.info.dimension), np.float32) if keys else None
+        answer = self._no_neighbors(len(queries), k, fields)
         centered = queries - self.mean
         data = centered.astype(np.float16) if self.connection.has_float16 else centered
-        sent = _BYTES_AT_ONCE // (4 * self.info.dimension * (k if keys else 1))
+        sent = _BYTES_AT_ONCE // (4 * self.info.dimension * (k if "key" in fields else 1))
         at_once = max(1, min(self.kind.queries_at_once, sent, _RESULTS_AT_ONCE // k))
         for start in range(0, len(queries), at_once):
             found = self.connection.call_loaded(
@@ -219,46 +205,54 @@ class Collection:
                 limit=k,
                 anns_field="key",
                 filter=where,
-                output_fields=[*fields, *(["key"] if keys else [])],
+                output_fields=list(fields),
                 search_params=self.kind.search_params(k),
             )
             for row, near in enumerate(found, start):
-                count = len(near.ids)
-                hits.ids[row, :count], hits.distances[row, :count] = near.ids, near.distances
-                rows = [hit["entity"] for hit in near] if fields or keys else []
+                part = row, slice(len(near.ids))
+                answer["id"][part], answer["distance"][part] = near.ids, near.distances
+                rows = [hit["entity"] for hit in near] if fields else []
                 for name in fields:
-                    hits.fields[name][row, :count] = [entity[name] for entity in rows]
-                if found_keys is not None and count:
-                    found_keys[row, :count] = _as_vectors([entity["key"] for entity in rows]) + self.mean
-        np.maximum(hits.distances, 0, out=hits.distances)
-        if found_keys is not None:
-            hits.fields["key"] = found_keys
-        return hits
+                    answer[name][part] = self._column(name, rows)
+        np.maximum(answer["distance"], 0, out=answer["distance"])
+        return answer
 
-    def fetch(self, ids: NDArray[np.int64], fields: Sequence[str], *, keys: bool = False) -> dict[str, NDArray[Any]]:
+    def fetch(self, ids: NDArray[np.int64], fields: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Read fields of entries, in the order of ``ids``.
 
+        :param fields: As in :meth:`search`.
         :raises UnavailableError: An entry does not exist any more.
         """
         wanted = np.unique(ids)
         rows: dict[int, dict[str, Any]] = {}
-        names = ["id", *fields, *(["key"] if keys else [])]
-        at_once = max(1, min(4096, _BYTES_AT_ONCE // (4 * self.info.dimension))) if keys else 4096
+        at_once = max(1, min(4096, _BYTES_AT_ONCE // (4 * self.info.dimension))) if "key" in fields else 4096
         for start in range(0, len(wanted), at_once):
-            some = wanted[start : start + at_once].tolist()
-            for row in self.connection.call_loaded("query", self._entries, filter=f"id in {some}", output_fields=names):
-                rows[row["id"]] = row
+            where = f"id in {wanted[start : start + at_once].tolist()}"
+            answer = self.connection.call_loaded("query", self._entries, filter=where, output_fields=["id", *fields])
+            rows |= {row["id"]: row for row in answer}
         try:
             chosen = [rows[number] for number in ids.tolist()]
         except KeyError as error:
             raise UnavailableError(f"{self.address}: an entry was forgotten a moment ago; try again") from error
-        result: dict[str, NDArray[Any]] = {
-            name: np.array([row[name] for row in chosen], FIELDS[name][0]) for name in fields
+        return {name: self._column(name, chosen) for name in fields}
+
+    def _column(self, name: str, rows: Sequence[Mapping[str, Any]]) -> NDArray[Any]:
+        """Return a field of some entries."""
+        if name != "key":
+            return np.array([row[name] for row in rows], FIELDS[name][0])
+        if not rows:
+            return np.empty((0, self.info.dimension), np.float32)
+        return _as_vectors([row["key"] for row in rows]) + self.mean
+
+    def _no_neighbors(self, queries: int, k: int, fields: Sequence[str]) -> dict[str, NDArray[Any]]:
+        answer: dict[str, NDArray[Any]] = {
+            "id": np.full((queries, k), _NONE, np.int64),
+            "distance": np.full((queries, k), np.inf, np.float32),
         }
-        if keys:
-            empty = np.empty((0, self.info.dimension), np.float32)
-            result["key"] = _as_vectors([row["key"] for row in chosen]) + self.mean if chosen else empty
-        return result
+        for name in fields:
+            form = (queries, k, self.info.dimension) if name == "key" else (queries, k)
+            answer[name] = np.zeros(form, np.float32 if name == "key" else FIELDS[name][0])
+        return answer
 
     def entries_where(self, where: str, *, most: int = MOST_RESULTS, fresh: bool = False) -> NDArray[np.int64]:
         """Return the numbers of the entries that meet a filter, sorted; ``most`` of them at most."""
@@ -306,12 +300,18 @@ class Collection:
 
     def all_sentences(self) -> Iterator[tuple[int, SentencePair]]:
         """Yield the number and the pair of every sentence, in order."""
-        names = ["id", "line"]
-        rows = self.connection.call_loaded(
-            "query_iterator", self._sentences, batch_size=1024, filter="id >= 0", output_fields=names
-        )
-        while some := rows.next():
-            yield from map(_numbered_pair, some)
+        return map(_numbered_pair, self._all(["id", "line"], 1024))
+
+    def sentence_numbers(self) -> list[int]:
+        """Return the numbers of all sentences, in order."""
+        return [row["id"] for row in self._all(["id"], MOST_RESULTS)]
+
+    def _all(self, fields: list[str], at_once: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of all sentences, which are read in parts."""
+        options: dict[str, Any] = {"batch_size": at_once, "filter": "id >= 0", "output_fields": fields, **_STRONG}
+        rows = self.connection.call_loaded("query_iterator", self._sentences, **options)
+        while part := rows.next():
+            yield from part
         rows.close()
 
     # --- Writing ------------------------------------------------------------------------------------------------------
@@ -404,14 +404,6 @@ def read_info(connection: Connection) -> CollectionInfo | None:
 
 def _numbered_pair(row: Mapping[str, Any]) -> tuple[int, SentencePair]:
     return row["id"], line_to_pair(row["line"].encode("utf-8"))
-
-
-def _empty_hits(queries: int, k: int, fields: Sequence[str]) -> Hits:
-    return Hits(
-        np.full((queries, k), np.inf, np.float32),
-        np.full((queries, k), _NONE, np.int64),
-        {name: np.zeros((queries, k), FIELDS[name][0]) for name in fields},
-    )
 
 
 def _as_vectors(keys: Sequence[Any]) -> NDArray[np.float32]:

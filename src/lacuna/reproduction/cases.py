@@ -17,12 +17,12 @@ from lacuna.datastore import Store
 from lacuna.errors import SettingError
 from lacuna.fitting.dev_pass import DevBatch, DevSet
 from lacuna.margin import Margins, margin_of
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.reproduction.knowledge_tables import SMALL
 from lacuna.reproduction.tables import CLOSE, OPEN, Cell, Column, Table
-from lacuna.translator import Memory
 
 # Tokens of an easily read sentence, and the share of letters that distinguishes text from code.
 _SHORTEST, _LONGEST = 6, 30

@@ -18,6 +18,7 @@ import numpy as np
 from lacuna.artifacts.files import write_json
 from lacuna.artifacts.locks import alone
 from lacuna.margin import read_margins
+from lacuna.memory import Memory
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
@@ -41,7 +42,6 @@ from lacuna.reproduction.paper_tables import (
 from lacuna.reproduction.systems import ExperimentSystems
 from lacuna.reproduction.tables import Table, write_table
 from lacuna.steps import CachedMemory, CachedStep, StepCache
-from lacuna.translator import Memory
 from lacuna.version import __version__
 from lacuna.workers import Pool
 

@@ -14,9 +14,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from lacuna.analysis.overview import KeyMap, Overview, StoredSentence
 from lacuna.corpora.cleaning import normalize
 from lacuna.documents.file_formats import FORMATS
+from lacuna.memory.overview import KeyMap, Overview, StoredSentence
 from lacuna.records import Origin, SentencePair
 from lacuna.serving.access import Access, Writing
 from lacuna.serving.limits import Overloaded
@@ -203,17 +203,17 @@ def _add_memories(routes: APIRouter, directions: Directions, access: Access) -> 
     @routes.get("/memories/{name}", tags=["memories"], responses=errors(404, 422))
     def overview(name: MemoryName) -> Overview:
         """Return statistics of a memory: known entries, margins, and the words that need it."""
-        return directions.of_memory(name).overviews.overview(name)
+        return directions.of_memory(name).overview(name)
 
     @routes.get("/memories/{name}/map", tags=["memories"], responses=errors(404, 422))
     def key_map(name: MemoryName) -> KeyMap:
         """Return a sample of a memory's keys in two dimensions."""
-        return directions.of_memory(name).overviews.key_map(name)
+        return directions.of_memory(name).key_map(name)
 
     @routes.get("/memories/{name}/sentences/{sentence}", tags=["memories"], responses=errors(404, 422))
     def sentence(name: MemoryName, sentence: SentenceNumber) -> StoredSentence:
         """Return a sentence pair of a memory with its entries."""
-        return directions.of_memory(name).overviews.sentence(name, sentence)
+        return directions.of_memory(name).sentence(name, sentence)
 
 
 def _describe(service: Service) -> DirectionInfo:
@@ -232,8 +232,8 @@ def _memories(service: Service) -> list[MemoryInfo]:
     return [
         MemoryInfo(
             name=name,
-            entries=memory.store.entries,
-            sentences=len(memory.store.sentences),
+            entries=memory.entries,
+            sentences=len(memory.sentences),
             combiner=name if name in service.engine.combiners else None,
         )
         for name, memory in service.memories().items()

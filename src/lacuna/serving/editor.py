@@ -1,8 +1,7 @@
-"""The write side of a server: one thread that edits memories on disk and replaces them by their new states.
+"""The write side of a server: one thread that edits memories and replaces them by their new states.
 
 Translations never wait for it: they use the state of a memory that they began with. Edits by other processes are
-noticed by the file that a commit replaces. A memory in Milvus has only one state, that of the server. Knows nothing of
-HTTP and queues.
+noticed as well. Knows nothing of HTTP and queues.
 """
 
 from __future__ import annotations
@@ -12,32 +11,18 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from lacuna.analysis.overviews import find_sentence
-from lacuna.datastore.segments import MEMORY
-from lacuna.editing import Selection, SentenceLookup, add_pairs, compact_memory, forget_sentences, replace_sentence
-from lacuna.editing.collections import (
-    add_to_collection,
-    forget_in_collection,
-    numbers_of,
-    replace_in_collection,
-)
-from lacuna.editing.edits import MERGED_AT_ONCE, EditReport
 from lacuna.errors import LacunaError, LockedError, NotFoundError, UnavailableError
-from lacuna.milvus import CollectionStore
+from lacuna.memory import EditReport, Memory, Selection
 from lacuna.records import SentencePair
 from lacuna.serving.engine import Engine
 from lacuna.serving.limits import NotSaved, Overloaded, RequestError
 from lacuna.serving.pairs import check_fit, check_text
 from lacuna.serving.worker_model import WorkerModel
-from lacuna.translator import Memory, open_memory
 from lacuna.workers import one_thread
 
 MOST_WAITING = 64  # edits
 LOOK_SECONDS = 1.0  # between two looks for edits by other processes
-_Stamp = tuple[int, int, int]
-_UNKNOWN: _Stamp = (0, 0, 0)
 
 _log = logging.getLogger(__name__)
 
@@ -70,17 +55,12 @@ class Editor:
 
     def __init__(self, engine: Engine, model: WorkerModel, *, writes: bool) -> None:
         self._engine, self._model = engine, model
-        self._lookups = {name: SentenceLookup() for name in engine.memories}
-        # A store that was never edited has no file to look at. Others may have changed since they were opened.
-        self._stamps = {
-            name: None if memory.store.segments is None else _UNKNOWN for name, memory in engine.memories.items()
-        }
         self._next_look = 0.0
         self._planned: set[tuple[str, str]] = set()
         self._waiting: set[Future[Edit]] = set()
         self._thread = ThreadPoolExecutor(1, "lacuna-writer")
         for name in engine.memories:
-            self._plan("prepare", name, lambda name: self._prepare(name, writes))
+            self._plan("prepare", name, lambda name: engine.memories[name].load(for_edits=writes))
 
     def add(self, name: str, pairs: Sequence[SentencePair]) -> Future[Edit]:
         """Add pairs to a memory; those that are there already are not added again.
@@ -104,7 +84,7 @@ class Editor:
             return
         self._next_look = now + LOOK_SECONDS
         for name, memory in self._engine.memories.items():
-            if _stamp(memory.store.path) != self._stamps[name]:
+            if memory.has_changed():
                 self._plan("refresh", name, self._refresh)
 
     def close(self) -> None:
@@ -114,71 +94,45 @@ class Editor:
     def _add(self, name: str, new: list[SentencePair], given: Sequence[SentencePair]) -> Edit:
         self._model.encode_ahead(new)
         check_fit(self._model, new)
-        memory, lookup = self._engine.memories[name], self._lookups[name]
-        if isinstance(memory.store, CollectionStore):
-            report = add_to_collection(memory.store, new, self._model, cleaning=None)
-            return self._done(name, report, tuple(numbers_of(memory.store.collection, given)))
-        folder, before = memory.store.path, memory.store
-        report = add_pairs(folder, new, self._model, cleaning=None, lookup=lookup, before=before, merge=False)
-        found = lookup.find(self._refresh(name).store, given)
-        return self._done(name, report, tuple(found[number] for number in range(len(given))))
+        report = self._engine.memories[name].add(new, self._model, cleaning=None, merge=False)
+        return self._done(name, report, self._refresh(name).numbers_of(given))
 
     def _replace(self, name: str, sentence: int, target: str) -> Edit:
         memory = self._refresh(name)
-        pair = replace(find_sentence(memory, sentence), target=target)
+        pair = replace(memory.pair(sentence), target=target)
         check_text(pair, "target")
         self._model.encode_ahead([pair])
         check_fit(self._model, [pair])
-        if isinstance(memory.store, CollectionStore):
-            report = replace_in_collection(memory.store, sentence, target, self._model)
-        else:
-            report = replace_sentence(memory.store.path, sentence, target, self._model, before=memory.store)
+        report = memory.replace(sentence, target, self._model)
         self._refresh(name)
         return self._done(name, report, report.added)
 
     def _forget(self, name: str, sentence: int) -> Edit:
         memory = self._refresh(name)
-        find_sentence(memory, sentence)
-        selection = Selection(sentences=(sentence,))
-        if isinstance(memory.store, CollectionStore):
-            report = forget_in_collection(memory.store, selection)
-        else:
-            report = forget_sentences(memory.store.path, selection, before=memory.store)
+        memory.pair(sentence)  # refuses one that does not exist
+        report = memory.forget(Selection(sentences=(sentence,)))
         self._refresh(name)
         return self._done(name, report, ())
 
     def _done(self, name: str, report: EditReport, sentences: tuple[int, ...]) -> Edit:
-        if report.segments >= MERGED_AT_ONCE:
+        if report.has_many_segments:
             self._plan("compact", name, self._compact)
         return Edit(name, sentences, report.added, report.forgotten, report.commit, report.entries)
 
     def _compact(self, name: str) -> None:
         try:
-            compact_memory(self._engine.memories[name].store.path, tiers=True)
+            self._engine.memories[name].merge_segments()
         except LockedError:
             return  # the next addition is soon enough
         self._refresh(name)
 
-    def _prepare(self, name: str, writes: bool) -> None:
-        store = self._engine.memories[name].store
-        store.load()
-        if writes and not isinstance(store, CollectionStore):
-            self._lookups[name].find(store, ())
-
     def _refresh(self, name: str) -> Memory:
         """Open the latest state of a memory, and let the engine use it."""
         before = self._engine.memories[name]
-        folder = before.store.path.resolve()
-        stamp = _stamp(folder)
-        if stamp == self._stamps[name]:
-            return before
-        self._stamps[name] = stamp  # a state that cannot be opened is not tried again
-        memory = open_memory(folder, name, before=before)
-        memory.store.check_model(self._engine.model)
-        # What would be read on first use is read now, so that the first translation does not wait for it.
-        memory.store.load(before.store)
-        memory.index.search(memory.store.mean[None], 1)
-        self._engine.replace(memory)
+        memory = before.latest()
+        if memory is not before:
+            memory.check_model(self._engine.model)
+            self._engine.replace(memory)
         return memory
 
     def _submit(self, name: str, edit: Callable[[], Edit]) -> Future[Edit]:
@@ -229,12 +183,3 @@ class Editor:
             self._thread.submit(run)
         except RuntimeError:
             return  # the server is stopping
-
-
-def _stamp(folder: Path) -> _Stamp | None:
-    """Return what changes with every commit to a memory; ``None`` for a store that was never edited."""
-    try:
-        found = (folder / MEMORY).stat()
-    except FileNotFoundError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -20,13 +20,14 @@ from lacuna.errors import SettingError
 from lacuna.explanation import Explanation
 from lacuna.explanation.explainer import Explainer
 from lacuna.index import ExactIndex
+from lacuna.memory import FolderMemory, Memory
 from lacuna.models import Model
 from lacuna.models.directions import short_code
 from lacuna.records import Languages, SentencePair, Translation
 from lacuna.serving.alternatives import Alternatives, find_alternatives
 from lacuna.serving.limits import RequestError, TooLarge
 from lacuna.serving.pairs import check_fit
-from lacuna.translator import Memory, System, Translator
+from lacuna.translator import System, Translator
 from lacuna.translator.calibration import Calibration
 from lacuna.translator.knowledge import MAX_MARGIN
 
@@ -99,7 +100,7 @@ class Engine:
         gates: Mapping[str, tuple[Gate, int | None]] | None = None,
         fallback: bool = False,
     ) -> None:
-        self.model, self._fallback = model, fallback
+        self.model, self.fallback = model, fallback
         self._gates = dict(gates or {})
         self._fits = fitting(model)
         # The texts of a request may be in many batches.
@@ -109,13 +110,13 @@ class Engine:
         self.calibrations = dict(calibrations or {})
         _check_names(("memory", [memory.name for memory in memories]), ("combiner", list(self.combiners)))
         for memory in memories:
-            memory.store.check_model(model)
+            memory.check_model(model)
         for combiner in self.combiners.values():
             if isinstance(combiner, SavedCombiner):
                 combiner.check_model(model.fingerprint)
         for memory in memories:
             # An edited memory has few entries at times, and then fewer neighbors are found.
-            if memory.name in self.combiners and memory.store.segments is None:
+            if memory.name in self.combiners and not memory.is_edited:
                 _check_k(self.combiners[memory.name].k, [memory])
             if memory.name in self.calibrations:
                 self.calibrations[memory.name].check([memory], MAX_MARGIN)
@@ -238,14 +239,14 @@ class Engine:
             calibration=self.calibration_of(options.memories),
             exact_contexts=options.exact_contexts,
             guard_ends=options.exact_contexts,
-            fallback=self._fallback,
+            fallback=self.fallback,
         ).open()
 
     def _make_memory(self, pairs: tuple[SentencePair, ...]) -> Memory:
         """Return a memory of a request's own pairs, which are nowhere on disk."""
         check_fit(self.model, pairs)
         store = make_unsaved_store(self.model, pairs, PAIRS)
-        return Memory(PAIRS, store, ExactIndex(store))
+        return FolderMemory.of(store, PAIRS, ExactIndex(store))
 
     def _refusal(self, pieces: Sequence[Piece]) -> Exception | None:
         """Return an error for a text that the translator would truncate: HTTP clients do not see its warning."""
@@ -259,7 +260,7 @@ class Engine:
 
 
 def _check_k(k: int, memories: Sequence[Memory]) -> None:
-    entries = sum(memory.store.entries for memory in memories)
+    entries = sum(memory.entries for memory in memories)
     if k > entries:
         raise RequestError(f"k: got {k:,}, but there are only {entries:,} entries; allowed is 1 to {entries:,}")
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from lacuna.documents.language_detection import Detected, detect
 from lacuna.errors import NotFoundError, SettingError
+from lacuna.memory import Memory
 from lacuna.models.directions import short_code
 from lacuna.records import Languages
 from lacuna.serving.engine import Engine
 from lacuna.serving.limits import RequestError, ServerLimits
 from lacuna.serving.middleware import Metrics
 from lacuna.serving.service import Service
-from lacuna.translator import Memory
 
 AUTO = "auto"
 _SAMPLE = 5_000  # characters whose language is detected

@@ -16,17 +16,17 @@ from typing import NamedTuple, cast
 
 import torch
 
-from lacuna.analysis.overviews import Overviews
 from lacuna.combiners import Vanilla
 from lacuna.corpora.placeholders import mask
 from lacuna.decoding import BeamSettings
-from lacuna.documents import Paragraph, SegmentMatches, Splitter
+from lacuna.documents import Paragraph, Splitter
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.html_pages import html_fragment_parts
-from lacuna.documents.matches import mark_matches
-from lacuna.documents.paragraphs import is_translatable
+from lacuna.documents.paragraphs import is_translatable, mark_matches
 from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation import Explanation
+from lacuna.memory import Memory, SegmentMatches
+from lacuna.memory.overview import KeyMap, Overview, StoredSentence
 from lacuna.records import SentencePair, Translation
 from lacuna.serving.alternatives import Alternatives
 from lacuna.serving.batching import Batcher
@@ -36,14 +36,12 @@ from lacuna.serving.limits import OutOfTime, Overloaded, RequestError, ServerLim
 from lacuna.serving.middleware import Metrics
 from lacuna.serving.pairs import check_text
 from lacuna.serving.worker_model import WorkerModel
-from lacuna.translator import Memory
 
 # Sentences of a document that wait in the queue at once, or fewer that fill a batch: requests wait for no more of them.
 _WINDOW = 16
 # Sentences and blanks of a document that are read ahead.
 _READ_AHEAD = 1_000
 _RETRY_SECONDS = 0.2
-_MOST_MATCHES = 4  # selections of memories whose sentences are kept for matches
 UNTRANSLATED = "too long for the model; not translated"
 
 
@@ -77,10 +75,8 @@ class Service:
     ) -> None:
         self.engine, self.limits = engine, limits
         # A list of all token texts, because tokenizers are not thread-safe.
-        texts = [engine.model.token_text(number) for number in range(engine.model.vocabulary_size)]
-        self.overviews = Overviews(self.memories, texts)
+        self._token_texts = [engine.model.token_text(number) for number in range(engine.model.vocabulary_size)]
         self._metrics = metrics
-        self._matches: dict[tuple[str, ...], tuple[tuple[Memory, ...], SegmentMatches]] = {}
         self._batcher = Batcher[Job, Result](
             self._work,
             texts=limits.batch_texts,
@@ -124,16 +120,21 @@ class Service:
         self._check_pairs(pairs)
         return self.engine.resolve_options(memories, combiner, beam, pairs)
 
+    def overview(self, name: str) -> Overview:
+        """Return the statistics of a memory."""
+        return self.memories()[name].overview(self._token_texts)
+
+    def key_map(self, name: str) -> KeyMap:
+        """Return a map of a sample of the keys of a memory."""
+        return self.memories()[name].key_map(self._token_texts)
+
+    def sentence(self, name: str, sentence: int) -> StoredSentence:
+        """Return a sentence pair of a memory with its entries."""
+        return self.memories()[name].stored_sentence(sentence, self._token_texts)
+
     def matches(self, memories: Sequence[Memory]) -> SegmentMatches:
-        """Return a search for segments in memories; those that were used last are kept, in their last state."""
-        names, states = tuple(memory.name for memory in memories), tuple(memories)
-        kept = self._matches.pop(names, None)
-        if kept is None or kept[0] != states:
-            kept = states, SegmentMatches(memories)
-        self._matches[names] = kept
-        for oldest in list(self._matches)[:-_MOST_MATCHES]:
-            self._matches.pop(oldest, None)
-        return kept[1]
+        """Return a search for segments in memories."""
+        return SegmentMatches(memories, fallback=self.engine.fallback)
 
     def splitter(self, *, lines: bool = False) -> Splitter:
         """Return what cuts texts into sentences, and sentences into parts that fill a batch at most.

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
-from lacuna.documents import Match
 from lacuna.documents.language_detection import Detected, detect
 from lacuna.explanation import Explanation
+from lacuna.memory import Match
 from lacuna.serving.access import Access
 from lacuna.serving.api import PairBody, RequestBody, SentenceNumber, closed_routes, errors
 from lacuna.serving.engine import TranslationOptions

@@ -24,10 +24,11 @@ from lacuna.fitting import DevSet, FitAdaptive, Fitter, FitVanilla, add_gate, fi
 from lacuna.fitting.objective import perplexity
 from lacuna.fitting.token_cache import collect_dev
 from lacuna.fitting.vanilla import KS
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, System, safe_combiner
+from lacuna.translator import System, safe_combiner
 
 # The candidates.
 FITTED: tuple[Fitter, ...] = (FitAdaptive(), FitVanilla())
@@ -128,7 +129,7 @@ def save_safe_combiner(model: Model, memory: Memory, into: Path, *, seed: int) -
         safe_combiner([memory]),
         into,
         model=ModelIdentity.of(model),
-        memories=(MemoryRecord.of(memory.name, memory.store),),
+        memories=(MemoryRecord.of(memory),),
         dev_loss=None,
         seed=seed,
     )

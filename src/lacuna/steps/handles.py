@@ -12,9 +12,9 @@ from typing import Any
 
 from lacuna.combiners import SavedCombiner, load_combiner
 from lacuna.datastore import Store, open_store
+from lacuna.memory import Memory, open_memory
 from lacuna.records import SentencePair
 from lacuna.steps.combiner_choice import Candidate
-from lacuna.translator import Memory, open_memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
 from lacuna.combiners.storage import MemoryRecord
 from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CalibrationError, SettingError
-from lacuna.translator.memory import Memory
+from lacuna.memory import Memory
 from lacuna.version import __version__
 
 FORMAT = 1
@@ -108,7 +108,7 @@ class Calibration:
         if most_margin < self.most_margin:
             raise SettingError(f"most_margin: got {most_margin}; the calibration needs {self.most_margin} or more")
         for memory in memories:
-            fingerprint = memory.store.manifest.model.fingerprint
+            fingerprint = memory.model.fingerprint
             if self.model and fingerprint != self.model:
                 raise CalibrationError(
                     f"calibration: fitted to another model (fingerprint {self.model[:12]}) than {memory.name}'s "

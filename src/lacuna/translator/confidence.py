@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.translator.calibration import Calibration
 from lacuna.translator.knowledge import MAX_MARGIN, know
-from lacuna.translator.memory import Memory
 
 
 def confidences(

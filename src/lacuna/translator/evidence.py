@@ -16,7 +16,7 @@ from lacuna.combiners import interpolate
 from lacuna.decoding import Hypothesis, plan_batches
 from lacuna.models import Model
 from lacuna.records import Neighbor, Step
-from lacuna.translator.memory import Retrieval
+from lacuna.translator.retrieval import Retrieval
 from lacuna.translator.retriever import Retriever
 
 
@@ -82,14 +82,9 @@ class Evidence:
 
     def _neighbors(self, retriever: Retriever, retrieval: Retrieval, share: torch.Tensor) -> list[tuple[Neighbor, ...]]:
         rows: list[list[Neighbor]] = [[] for _ in share]
-        present = retrieval.entries >= 0
-        columns = {name: np.zeros(present.shape, np.int64) for name in ("sentence", "position", "known")}
-        for number, memory in enumerate(retriever.memories):
-            own = present & (retrieval.memories == number)
-            for name, column in columns.items():
-                column[own] = getattr(memory.store, name)[retrieval.entries[own]]
+        columns = retrieval.columns(retriever.memories, "sentence", "position", "known")
         distances, values = retrieval.neighbors.distances.cpu(), retrieval.neighbors.values.cpu()
-        for row, rank in np.argwhere(present).tolist():
+        for row, rank in np.argwhere(retrieval.entries >= 0).tolist():
             rows[row].append(
                 Neighbor(
                     memory=retriever.memories[retrieval.memories[row, rank]].name,

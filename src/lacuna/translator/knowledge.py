@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from lacuna.decoding import plan_batches
 from lacuna.margin import count_known
+from lacuna.memory import Memory
 from lacuna.models import Model, TeacherForced
-from lacuna.translator.memory import Memory, Retrieval, find_neighbors
+from lacuna.translator.retrieval import Retrieval, find_neighbors
 
 # Number of neighbors that are searched. Larger margins add little information, and each costs another distance.
 MAX_MARGIN = 64
@@ -47,10 +48,7 @@ def knowledge_of(model: Model, memories: Sequence[Memory], forced: TeacherForced
 
 def known_margins(memories: Sequence[Memory], retrieval: Retrieval) -> NDArray[np.int64]:
     """Return the knowledge margin of each query, at most the number of neighbors that were found: (queries,)."""
-    known = np.zeros(retrieval.entries.shape, np.bool_)
-    for number, memory in enumerate(memories):
-        own = (retrieval.memories == number) & (retrieval.entries >= 0)
-        known[own] = memory.store.known[retrieval.entries[own]]
+    known = retrieval.columns(memories, "known")["known"].astype(np.bool_)
     return count_known(retrieval.neighbors.distances.cpu().numpy(), known)
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 from lacuna.combiners.exact_contexts import same_context
 from lacuna.decoding import Hypothesis
+from lacuna.memory import Memory
 from lacuna.models import Model
-from lacuna.translator.memory import Memory, find_neighbors
+from lacuna.translator.retrieval import find_neighbors
 
 CUT = "much shorter than the source; something may be missing"
 RUN_ON = "much longer than the source; something may be repeated"

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from lacuna.combiners import Combiner, EndGuard, Gate
-from lacuna.translator.memory import Memory, Retrieval, find_neighbors
+from lacuna.memory import Memory
+from lacuna.translator.retrieval import Retrieval, find_neighbors
 
 # Keys that are projected to the vocabulary at once, for the gate.
 _MAX_PROJECTED = 256

@@ -30,11 +30,10 @@ from lacuna.combiners import (
 from lacuna.combiners.storage import describe_combiner, make_combiner
 from lacuna.datastore.manifest import ModelIdentity
 from lacuna.decoding import BeamSettings
-from lacuna.milvus.address import is_address
+from lacuna.memory import Memory, open_memory, place_in
 from lacuna.models import Model
 from lacuna.translator.calibration import Calibration, load_calibration
 from lacuna.translator.knowledge import MAX_MARGIN
-from lacuna.translator.memory import Memory, open_memory
 from lacuna.translator.retriever import Retriever
 from lacuna.translator.translator import Translator
 
@@ -130,7 +129,7 @@ class SystemRecord(Record):
             combiner = make_combiner(self.combiner.kind, self.combiner.settings)
         return System(
             model,
-            [open_memory(memory if is_address(memory) else base / memory, name) for memory in self.memories],
+            [open_memory(place_in(base, memory), name) for memory in self.memories],
             combiner,
             self.beam,
             gate=None if self.gate is None or folder is None else load_gate(folder)[0],
@@ -182,7 +181,7 @@ class System:
     def check(self) -> None:
         """Refuse parts that were made with another model, and a calibration without memories."""
         for memory in self.memories:
-            memory.store.check_model(self.model)
+            memory.check_model(self.model)
         if isinstance(self.combiner, SavedCombiner):
             self.combiner.check_model(self.model.fingerprint)
         if self.calibration is not None:
@@ -193,7 +192,7 @@ class System:
         if not self.memories:
             return None
         combiner = self.combiner or safe_combiner(self.memories)
-        entries = sum(memory.store.entries for memory in self.memories)
+        entries = sum(memory.entries for memory in self.memories)
         return Retriever(
             tuple(self.memories),
             ExactContexts(combiner) if self.exact_contexts else combiner,
@@ -218,7 +217,9 @@ class System:
                 languages=None if self.model.languages is None else str(self.model.languages),
                 mask_placeholders=self.model.mask_placeholders,
             ),
-            memories=tuple(_relative(memory.store.name, base) or "" for memory in self.memories),
+            memories=tuple(
+                _relative(next(iter(memory.folders), None), base) or memory.place for memory in self.memories
+            ),
             combiner=combiner,
             gate=None if self.gate is None else GatePart(entries=self.gate_entries),
             calibration=None if self.calibration is None else _relative(self.calibration.path, base) or "unsaved",
@@ -232,12 +233,17 @@ class System:
 
 def safe_combiner(memories: Sequence[Memory]) -> Proximity:
     """Return settings that need no fitting and do not harm on average: a far neighbor hardly counts."""
-    return Proximity.suited_to(max(memories, key=lambda memory: memory.store.entries).store)
+    return Proximity.suited_to(max(memories, key=lambda memory: memory.entries))
 
 
-def _relative(place: str | Path | None, base: Path | None) -> str | None:
-    """Return a folder relative to another one if it is below it; anything else as it is."""
-    if place is None or base is None or is_address(str(place)):
-        return None if place is None else str(place)
-    path, base = Path(place).resolve(), base.resolve()
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(place)
+def _place_of(memory: Memory, base: Path | None) -> str:
+    folder = next(iter(memory.folders), None)
+    return _relative(folder, base) or memory.place
+
+
+def _relative(folder: Path | None, base: Path | None) -> str | None:
+    """Return a folder relative to another one if it is below it; otherwise as it is."""
+    if folder is None or base is None:
+        return None if folder is None else str(folder)
+    path, base = folder.resolve(), base.resolve()
+    return path.relative_to(base).as_posix() if path.is_relative_to(base) else str(folder)

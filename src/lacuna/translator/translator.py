@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lacuna.decoding import Hypothesis
 from lacuna.errors import LacunaWarning, UnavailableError
+from lacuna.memory import Memory
 from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Step, Translation
@@ -26,7 +27,6 @@ from lacuna.translator.evidence import Evidence
 from lacuna.translator.hypotheses import HypothesisSearch, Sources
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.length_check import LengthCheck
-from lacuna.translator.memory import Memory
 from lacuna.translator.restoring import Restorer
 from lacuna.translator.streaming import gather_windows, merge_groups, windows_of
 from lacuna.workers import Pool

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from lacuna.combiners import ExactContexts, Neighbors, Vanilla
-from lacuna.editing import add_pairs
+from lacuna.memory import open_memory
+from lacuna.memory.folder_edits import add_pairs
 from lacuna.models import load_model
 from lacuna.records import Languages, Origin, SentencePair
-from lacuna.translator import open_memory
 from plain_systems import open_plain
 
 QUERIES = torch.tensor([[3.0, 4.0], [0.0, 5.0], [1.0, 0.0]])  # squared lengths 25, 25 and 1

@@ -10,9 +10,9 @@ from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.errors import StoreError
 from lacuna.index import build_index
+from lacuna.memory import open_memory
 from lacuna.models import load_model
 from lacuna.records import Languages
-from lacuna.translator import open_memory
 from made_up import make_pairs
 from plain_systems import open_plain
 from unit.datastore.numpy_model import NumpyModel, pairs_of

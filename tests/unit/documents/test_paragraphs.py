@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.documents.paragraphs import Paragraph, Splitter, TranslateGroups, is_translatable, translate_paragraphs
+from lacuna.documents.paragraphs import (
+    Paragraph,
+    Sentence,
+    Splitter,
+    TranslateGroups,
+    is_translatable,
+    mark_matches,
+    translate_paragraphs,
+)
+from lacuna.documents.sentence_splitting import Piece
+from lacuna.memory import SegmentMatches
 from lacuna.records import Languages, Translation
+from unit.memory.test_matches import memory
 
 
 def shout(groups: Iterable[Sequence[str]]) -> Iterator[list[Translation]]:
@@ -98,3 +110,20 @@ def test_translating_nothing_changes_nothing(text: str, lines: bool) -> None:
 )
 def test_letters_outside_of_placeholders(text: str, wanted: bool) -> None:
     assert is_translatable(text) is wanted
+
+
+def test_a_sentence_that_is_translated_as_in_a_memory_is_a_persons(tmp_path: Path) -> None:
+    matches = SegmentMatches([memory(tmp_path)])
+
+    def sentence(source: str, text: str) -> Sentence:
+        made = Translation(source, text, -1.0, 3, flag="looks cut", confidence=0.2)
+        return Sentence(source, made, Piece(text, " "))
+
+    by_hand = [sentence("Ende", "End"), sentence("Ende", "The  end"), sentence("Datei {x} öffnen", "Open file {x}")]
+    by_machine = [sentence("Ende", "Finish"), sentence("Anfang", "End"), sentence("Datei {x} öffnen", "Open file %s")]
+    blank = Sentence("12", None, Piece("12", ""))
+    paragraph = mark_matches(Paragraph("x", (*by_hand, blank)), matches)
+    assert [one.match for one in paragraph.sentences] == ["it", "it", "it", ""]
+    assert (paragraph.text, paragraph.tokens, paragraph.confidence) == ("End The  end Open file {x} 12", 9, None)
+    assert [one.translation.flag for one in paragraph.sentences if one.translation] == ["", "", ""]
+    assert mark_matches(Paragraph("x", tuple(by_machine)), matches).sentences == tuple(by_machine)

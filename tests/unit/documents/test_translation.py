@@ -11,10 +11,11 @@ import polib
 import pytest
 
 import lacuna
-from lacuna.documents import DocumentSettings, DocumentTranslator, Match, SegmentMatches, Splitter, format_of
+from lacuna.documents import DocumentSettings, DocumentTranslator, Splitter, format_of
 from lacuna.documents.base import DocumentSegment, Filled
 from lacuna.documents.translation import MOST_REVIEWED, REVIEW_BELOW, DocumentReport, check_files
 from lacuna.errors import DocumentError, SettingError
+from lacuna.memory import Match, SegmentMatches
 from lacuna.records import Languages, Origin, SentencePair, Translation
 
 CATALOG = """\

@@ -24,10 +24,10 @@ from lacuna.fitting import gate
 from lacuna.fitting.pruning_choice import PruningChoice, PruningTrial
 from lacuna.index import build_index
 from lacuna.margin import read_margins
+from lacuna.memory import open_memory
 from lacuna.progress import Silent
 from lacuna.pruning import Plac
 from lacuna.steps import cached_steps, combiner_choice
-from lacuna.translator import open_memory
 from made_up import make_pairs, write_pairs
 from plain_systems import open_plain
 

@@ -19,9 +19,10 @@ from lacuna.fitting import DevSet, calibrate
 from lacuna.fitting.calibration import collect_tokens
 from lacuna.index import build_index
 from lacuna.margin import margin_of
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Calibration, Memory, Translator, load_calibration, open_memory
+from lacuna.translator import Calibration, Translator, load_calibration
 from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 

@@ -16,10 +16,10 @@ from lacuna.fitting.dev_pass import DevBatch
 from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
 from lacuna.reproduction.knowledge_tables import accuracy_by_margin
-from lacuna.translator import Memory, open_memory
 from made_up import make_pairs
 from unit.models.tiny_models import Zoo
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +25,10 @@ from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, fit_combin
 from lacuna.fitting.token_cache import MIN_LOG_P, TokenCache, collect_dev, collect_entries
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
+from lacuna.memory import FolderMemory, Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.pruning import make_pruner, prune_store
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 from made_up import make_pairs, write_pairs
 from plain_systems import open_plain
 from unit.models.tiny_models import Zoo
@@ -127,7 +127,7 @@ class Blind:
 
 
 def test_an_entry_that_is_not_found_leaves_out_the_last_instead(model: Model, memories: list[Memory]) -> None:
-    blind = replace(memories[0], index=Blind())
+    blind = FolderMemory.of(memories[0].store, memories[0].name, Blind())
     cache = collect_entries(model, [blind], 3, most=10_000, seed=1)
     assert cache.distances[0].tolist() == [0.0, 1.0, 2.0]
     assert cache.distances[51].tolist() == [0.0, 2.0, 3.0]  # its own id is the second

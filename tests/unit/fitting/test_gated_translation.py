@@ -17,10 +17,10 @@ from lacuna.fitting import DevSet, FitVanilla, add_gate, fit_combiner
 from lacuna.fitting.gate import collect_gate_tokens, find_regions
 from lacuna.index import build_index
 from lacuna.margin import measure_margin, read_margins
+from lacuna.memory import Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Memory, open_memory
 from lacuna.translator.knn_scorer import KnnScorer
 from lacuna.translator.retriever import Retriever
 from plain_systems import open_plain

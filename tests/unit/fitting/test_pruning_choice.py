@@ -12,12 +12,12 @@ from lacuna.errors import SettingError
 from lacuna.fitting import DevSet, choose_pruning, collect_retrievals
 from lacuna.fitting.pruning_choice import _retrieve, _without
 from lacuna.fitting.vanilla import gold_log_p
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.progress import SILENT
 from lacuna.pruning import Plac, prune_store
 from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.records import SentencePair
-from lacuna.translator import Memory, open_memory
 
 
 def most(memory: Memory, min_margin: int) -> float:

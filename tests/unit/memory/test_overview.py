@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lacuna.analysis import overview
-from lacuna.analysis.overview import WordBoundaries, needed_words, principal_plane
+from lacuna.memory import overview
+from lacuna.memory.overview import WordBoundaries, needed_words, principal_plane
 
 END = 0
 

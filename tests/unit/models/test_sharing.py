@@ -12,9 +12,10 @@ from lacuna.datastore import build_store, open_store
 from lacuna.datastore.store import reopen_store
 from lacuna.errors import ModelError, StoreError
 from lacuna.index import build_index
+from lacuna.memory import open_memory
 from lacuna.models import Model, load_model
 from lacuna.models.sharing import reopen_model
-from lacuna.translator import Translator, open_memory
+from lacuna.translator import Translator
 from lacuna.translator.translator import WINDOW
 from lacuna.workers import WorkerPool
 from lacuna.workers.task_messages import forget_tasks, open_task, pack_task

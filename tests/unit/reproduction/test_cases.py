@@ -15,10 +15,10 @@ from lacuna.errors import SettingError, StoreError
 from lacuna.index import build_index
 from lacuna.margin import read_margins
 from lacuna.margin.storage import write_margins
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair, Step
 from lacuna.reproduction.cases import before_and_token, corpus_cases, neighbor_case, underline
-from lacuna.translator import Memory, open_memory
 from plain_systems import open_plain
 
 RESTS = {

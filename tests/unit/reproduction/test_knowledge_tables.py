@@ -15,6 +15,7 @@ from lacuna.index import build_index
 from lacuna.margin import read_margins
 from lacuna.margin.reference import reference_margins
 from lacuna.margin.storage import write_margins
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.reproduction.knowledge_tables import (
@@ -28,7 +29,6 @@ from lacuna.reproduction.knowledge_tables import (
 )
 from lacuna.reproduction.paper import paper_of
 from lacuna.reproduction.tables import Cell, Table
-from lacuna.translator import Memory
 from unit.margin.stores import make_store
 
 DEV = [

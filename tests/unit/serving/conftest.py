@@ -13,10 +13,10 @@ from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
 from lacuna.serving import Engine, create_app
-from lacuna.translator import Memory, open_memory
 from unit.models.tiny_models import SOURCES, TARGETS, Zoo
 
 LOCAL = "http://localhost"

@@ -14,12 +14,12 @@ from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError
 from lacuna.explanation.explainer import Explainer
+from lacuna.memory import FolderMemory, Memory
 from lacuna.models import Model
 from lacuna.records import Translation
 from lacuna.serving import Engine, ServerLimits, create_app
 from lacuna.serving.engine import Job, Result
 from lacuna.serving.limits import RequestError
-from lacuna.translator import Memory
 from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS
 
@@ -202,7 +202,7 @@ def test_names_are_checked(model: Model, memories: list[Memory]) -> None:
     with pytest.raises(SettingError, match="given twice"):
         Engine(model, [memories[0], memories[0]])
     with pytest.raises(SettingError, match="letters, digits"):
-        Engine(model, [Memory("a/b", memories[0].store, memories[0].index)])
+        Engine(model, [FolderMemory.of(memories[0].store, "a/b", memories[0].index)])
     with pytest.raises(RequestError, match="only 36 entries"):
         Engine(model, memories, {"half": Vanilla(k=40)})
 

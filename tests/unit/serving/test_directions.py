@@ -14,9 +14,10 @@ from lacuna.cli.options import ModelOptions
 from lacuna.cli.serve import _open_domains
 from lacuna.combiners import Vanilla
 from lacuna.errors import SettingError
+from lacuna.memory import FolderMemory, open_memory
 from lacuna.models import Model
 from lacuna.serving import Access, Engine, create_app
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
 
@@ -130,13 +131,9 @@ def test_edits_reach_the_direction_of_their_memory(engine: Engine, chinese: Engi
 
 
 def test_memory_names_are_unique_over_all_directions(engine: Engine, chinese: Engine) -> None:
-    same = Engine(chinese.model, [Memory("all", *_parts(chinese.memories["law"]))])
+    same = Engine(chinese.model, [FolderMemory.of(chinese.memories["law"].store, "all")])
     with pytest.raises(SettingError, match="memory 'all': given twice"):
         create_app([engine, same])
-
-
-def _parts(memory: Memory) -> tuple[Any, Any]:
-    return memory.store, memory.index
 
 
 @dataclass

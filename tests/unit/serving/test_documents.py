@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from lacuna.combiners import Vanilla
 from lacuna.documents import DocumentSettings
 from lacuna.errors import NotFoundError
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Access, Engine, ServerLimits, create_app
 from lacuna.serving.documents import KEPT_SECONDS, MOST_FINISHED, Documents
@@ -26,7 +27,6 @@ from lacuna.serving.limits import Overloaded
 from lacuna.serving.served_directions import Directions
 from lacuna.serving.service import UNTRANSLATED
 from lacuna.serving.uploads import safe_name
-from lacuna.translator import Memory
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.test_paragraphs import CALIBRATION
 

@@ -13,15 +13,15 @@ from starlette.testclient import TestClient
 from lacuna.artifacts.locks import write_lock
 from lacuna.combiners import Vanilla
 from lacuna.datastore import open_store
-from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log
 from lacuna.errors import SettingError
 from lacuna.margin import measure_margin
+from lacuna.memory import Selection, compact_memory, open_memory, read_log
+from lacuna.memory.folder_edits import add_pairs, forget_sentences
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair, Translation
 from lacuna.serving import Access, Engine, ServerLimits, create_app
 from lacuna.serving.app import serve
 from lacuna.serving.engine import Job
-from lacuna.translator import open_memory
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
 
@@ -285,7 +285,7 @@ def test_a_request_keeps_the_state_it_began_with(model: Model, folder: Path) -> 
     add_pairs(folder, [SentencePair(*NEW.values(), Origin("other", "1"))], model)
     forget_sentences(folder, Selection(sentences=(0,)))
     compact_memory(folder)  # deletes all files of the old state
-    engine.replace(open_memory(folder, before=before))
+    engine.replace(before.latest())
     texts = [SOURCES[0], NEW["source"]]
     old, new = (
         [one.text for one in engine.run(job, texts) if isinstance(one, Translation)]
@@ -328,7 +328,7 @@ def test_our_own_faults_name_no_folder(client: TestClient, folder: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     add(client, {"source": "ja", "target": "yes yes"})
-    monkeypatch.setattr("lacuna.editing.writer.append_log", full)
+    monkeypatch.setattr("lacuna.memory.writer.append_log", full)
     answer = client.post("/api/v1/memories/it/pairs", json={"pairs": [NEW]})
     assert (answer.status_code, str(folder) in answer.text) == (500, False)
     assert "was not saved" in answer.json()["error"]
@@ -340,7 +340,7 @@ def test_the_queue_of_edits_has_a_limit(model: Model, folder: Path, monkeypatch:
     monkeypatch.setattr("lacuna.serving.editor.MOST_WAITING", 1)
     app = create_app(engine_of(model, folder), ServerLimits(max_seconds=0.2), access=Access(writable=True))
     with TestClient(app, LOCAL) as client:
-        monkeypatch.setattr("lacuna.serving.editor.forget_sentences", lambda *_, **__: time.sleep(1.5))
+        monkeypatch.setattr("lacuna.memory.folder_memory.forget_sentences", lambda *_, **__: time.sleep(1.5))
         assert client.delete("/api/v1/memories/it/sentences/0").status_code == 504
         full = client.delete("/api/v1/memories/it/sentences/1")
         assert (full.status_code, full.json()["error"]) == (
@@ -352,7 +352,7 @@ def test_the_queue_of_edits_has_a_limit(model: Model, folder: Path, monkeypatch:
 def test_an_edit_that_waits_too_long_is_not_begun(model: Model, folder: Path) -> None:
     app = create_app(engine_of(model, folder), ServerLimits(max_seconds=0.2), access=Access(writable=True))
     with TestClient(app, LOCAL) as client, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lacuna.serving.editor.forget_sentences", lambda *_, **__: time.sleep(1.5))
+        patch.setattr("lacuna.memory.folder_memory.forget_sentences", lambda *_, **__: time.sleep(1.5))
         late = client.delete("/api/v1/memories/it/sentences/0")
         assert (late.status_code, "goes on" in late.text) == (504, True)
         waiting = client.post("/api/v1/memories/it/pairs", json={"pairs": [NEW]})

@@ -12,8 +12,9 @@ from starlette.testclient import TestClient
 from lacuna.combiners import Proximity, Vanilla
 from lacuna.datastore import build_store
 from lacuna.datastore.unsaved import make_unsaved_store
+from lacuna.memory import Memory
 from lacuna.models import Model
-from lacuna.translator import Memory, System
+from lacuna.translator import System
 from plain_systems import open_plain
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.conftest import PAIRS, remember
@@ -49,7 +50,7 @@ def test_without_a_memory_and_a_combiner_the_settings_suit_them(
     client: TestClient, model: Model, tmp_path: Path
 ) -> None:
     stored = remember(model, PAIRS[2:], tmp_path / "stored")
-    combiner = Proximity.suited_to(stored.store)
+    combiner = Proximity.suited_to(stored)
     expected = System(model, [stored], combiner).open().translate(SOURCES)
     pairs = [{"source": pair.source, "target": pair.target} for pair in PAIRS[2:]]
     assert translated(client, texts=SOURCES, memories=[], pairs=pairs) == [one.text for one in expected]

@@ -12,10 +12,11 @@ import lacuna.serving
 from lacuna.combiners import Gate, Vanilla
 from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import Store
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Engine
 from lacuna.serving.engine import Job
-from lacuna.translator import Memory, System, Translator
+from lacuna.translator import System, Translator
 
 GATE_SCALE = torch.zeros(4), torch.ones(4)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
+from lacuna.memory import FolderMemory, Memory
 from lacuna.models import Model
 from lacuna.serving import Engine, create_app
-from lacuna.translator import Memory
 from unit.serving.test_paragraphs import CALIBRATION
 from unit.translator.test_fallback import NEVER, Failing
 
@@ -31,7 +30,7 @@ def index(memories: list[Memory]) -> Failing:
 
 @pytest.fixture
 def away(model: Model, memories: list[Memory], index: Failing) -> Iterator[TestClient]:
-    memory = replace(memories[0], index=index)
+    memory = FolderMemory.of(memories[0].store, memories[0].name, index)
     engine = Engine(model, [memory], {"all": Vanilla(k=2)}, {"all": CALIBRATION}, fallback=True)
     with TestClient(create_app(engine), raise_server_exceptions=False) as client:
         yield client

@@ -12,9 +12,10 @@ from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
 from lacuna.errors import CalibrationError
+from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Engine, create_app
-from lacuna.translator import Memory, System
+from lacuna.translator import System
 from lacuna.translator.calibration import Calibration
 from unit.models.tiny_models import SOURCES, TARGETS
 

@@ -17,9 +17,9 @@ import pytest
 
 from commands import Refuse
 from lacuna.errors import LacunaWarning, SettingError
+from lacuna.memory import Memory
 from lacuna.serving import Access, Engine
 from lacuna.serving.app import listen, serve
-from lacuna.translator import Memory
 from unit.models.tiny_models import SOURCES, TARGETS
 
 

@@ -14,8 +14,8 @@ from urllib.request import Request, urlopen
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from lacuna.memory import Memory
 from lacuna.serving import Engine
-from lacuna.translator import Memory
 from unit.models.tiny_models import SOURCES, TARGETS
 from unit.serving.test_serve_verb import start
 

@@ -16,9 +16,10 @@ from lacuna.errors import UnavailableError
 from lacuna.explanation.explainer import Explainer
 from lacuna.index import VectorIndex, build_index
 from lacuna.index.base import Neighborhood
+from lacuna.memory import FolderMemory, Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.records import Origin, SentencePair, Translation
-from lacuna.translator import Memory, Translator, open_memory
+from lacuna.translator import Translator
 from lacuna.translator import translator as module
 from lacuna.translator.calibration import Calibration
 from plain_systems import open_plain
@@ -57,7 +58,8 @@ def memory(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Memory:
 def translator_of(model: Model, memory: Memory, first: int = NEVER, last: int = NEVER) -> tuple[Translator, Failing]:
     index = Failing(memory.index, first, last)
     parts = {"calibration": CALIBRATION, "fallback": True}
-    translator = open_plain(model, [replace(memory, index=index)], Vanilla(k=2, knn_weight=0.9), SHORT, **parts)
+    failing = FolderMemory.of(memory.store, memory.name, index)
+    translator = open_plain(model, [failing], Vanilla(k=2, knn_weight=0.9), SHORT, **parts)
     return translator, index
 
 

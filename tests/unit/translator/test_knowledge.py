@@ -9,8 +9,9 @@ import torch
 
 from lacuna.index import ExactIndex
 from lacuna.margin import margin_of
+from lacuna.memory import FolderMemory
 from lacuna.translator.knowledge import known_margins
-from lacuna.translator.memory import Memory, find_neighbors
+from lacuna.translator.retrieval import find_neighbors
 from unit.margin.stores import make_store
 
 
@@ -19,7 +20,7 @@ def test_at_equal_distance_unknown_neighbors_come_first(tmp_path: Path) -> None:
     keys = np.array([[0.5], [1.0], [-1.0], [4.0]], np.float16)
     store = make_store(tmp_path / "store", keys, np.array([True, True, False, True]))
     queries = torch.tensor([[0.0], [4.0], [-1.0]])
-    memories = [Memory("memory", store, ExactIndex(store))]
+    memories = [FolderMemory.of(store, "memory", ExactIndex(store))]
     found = find_neighbors(memories, queries, 4)
     assert found.entries[0].tolist() == [0, 1, 2, 3]  # by id, the known one would come first
     assert known_margins(memories, found).tolist() == [1, 3, 0]
@@ -28,5 +29,5 @@ def test_at_equal_distance_unknown_neighbors_come_first(tmp_path: Path) -> None:
 
 def test_missing_neighbors_are_not_counted(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", np.array([[1.0], [2.0]], np.float16), np.array([True, True]))
-    memories = [Memory("memory", store, ExactIndex(store))]
+    memories = [FolderMemory.of(store, "memory", ExactIndex(store))]
     assert known_margins(memories, find_neighbors(memories, torch.zeros(1, 1), 5)).tolist() == [2]

@@ -9,9 +9,10 @@ import pytest
 from lacuna.datastore import build_store
 from lacuna.decoding import Hypothesis
 from lacuna.index import build_index
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Memory, System, open_memory
+from lacuna.translator import System
 from lacuna.translator.length_check import CUT, RUN_ON, LengthCheck
 
 LONG = "Der Hund schläft im Haus, und die Frau liest ein Buch, das ein Mann vor dem Fenster vergessen hat."

@@ -16,9 +16,10 @@ from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.index import build_index
+from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import Calibration, Memory, System, SystemRecord, open_memory
+from lacuna.translator import Calibration, System, SystemRecord
 from lacuna.translator.retriever import Retriever
 
 OBJECTS = {"Ordner": "folder", "Knopf": "button", "Besitzer": "owner", "Server": "server", "Befehl": "command"}
@@ -79,7 +80,7 @@ def test_without_a_combiner_a_small_memory_does_not_harm_other_text(
 
 def test_the_safe_combiner_is_that_of_adapt_for_the_largest_memory(bundled: Model, memory: Memory) -> None:
     few = memory.excluding(range(1, 60))
-    assert searching(System(bundled, [few, memory])).combiner.k == Proximity.suited_to(memory.store).k
+    assert searching(System(bundled, [few, memory])).combiner.k == Proximity.suited_to(memory).k
 
 
 def test_a_sentence_of_the_memory_is_translated_as_there(bundled: Model, memory: Memory) -> None:

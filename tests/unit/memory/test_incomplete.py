@@ -18,21 +18,14 @@ from lacuna.artifacts.locks import LOCK_FILES
 from lacuna.datastore import build_store, inspect_store, open_store, verify_store
 from lacuna.datastore.log import append_log
 from lacuna.datastore.segments import LOG, MEMORY
-from lacuna.editing import (
-    Selection,
-    add_pairs,
-    check_receipt,
-    compact_memory,
-    forget_sentences,
-    read_log,
-    replace_sentence,
-)
 from lacuna.errors import LacunaWarning, StoreError, UnavailableError
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.margin.storage import read_margins
+from lacuna.memory import Selection, check_receipt, compact_memory, read_log
+from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sentence
 from lacuna.records import Origin, SentencePair
-from unit.editing.rule_model import RuleModel
+from unit.memory.rule_model import RuleModel
 
 MODEL = RuleModel()
 LONG = " ".join(["very"] * 50)
@@ -162,12 +155,12 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
 
 
 MOMENTS = {
-    "lock": "lacuna.editing.writer._read_or_start",
+    "lock": "lacuna.memory.writer._read_or_start",
     "manifest": "lacuna.artifacts.files.sync",
-    "build": "lacuna.editing.edits.build_store",
-    "index": "lacuna.editing.edits.build_index",
-    "log": "lacuna.editing.writer.append_log",
-    "commit": "lacuna.editing.writer.append_log",
+    "build": "lacuna.memory.folder_edits.build_store",
+    "index": "lacuna.memory.folder_edits.build_index",
+    "log": "lacuna.memory.writer.append_log",
+    "commit": "lacuna.memory.writer.append_log",
 }
 
 
@@ -232,12 +225,12 @@ def full_disk(*arguments: object, **settings: object) -> Any:
 def test_a_receipt_is_written_before_the_commit(memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     receipt, before = tmp_path / "out" / "receipt.json", (memory / MEMORY).read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("lacuna.editing.receipts.write_sealed", full_disk)
+        patch.setattr("lacuna.memory.receipts.write_sealed", full_disk)
         with pytest.raises(StoreError, match="No space left"):
             forget_sentences(memory, Selection(sentences=(0,)), receipt=receipt)
     assert (memory / MEMORY).read_bytes() == before
     with monkeypatch.context() as patch:
-        patch.setattr("lacuna.editing.writer.write_memory_manifest", full_disk)
+        patch.setattr("lacuna.memory.writer.write_memory_manifest", full_disk)
         with pytest.raises(StoreError, match="No space left"):
             forget_sentences(memory, Selection(sentences=(0,)), receipt=receipt)
     assert list(receipt.parent.iterdir()) == []  # no receipt for what was not forgotten
@@ -256,7 +249,7 @@ def test_a_receipt_that_cannot_be_renamed_is_kept_and_milvus_is_brought_up_to_da
     receipt = tmp_path / "receipt.json"
     receipt.mkdir()
     synced: list[Path] = []
-    monkeypatch.setattr("lacuna.editing.edits.sync_folder", synced.append)
+    monkeypatch.setattr("lacuna.memory.folder_edits.sync_folder", synced.append)
     with pytest.warns(
         LacunaWarning, match="the edit is committed, but its receipt is still named receipt.json.commit-3"
     ):
@@ -270,9 +263,9 @@ def unavailable(*arguments: object) -> None:
 
 
 AFTER = {
-    "removing old files": ("lacuna.editing.writer.MemoryWriter.clean", full_disk),
+    "removing old files": ("lacuna.memory.writer.MemoryWriter.clean", full_disk),
     "flushing the folder": ("lacuna.artifacts.files.sync", None),
-    "bringing Milvus up to date": ("lacuna.editing.edits.sync_folder", unavailable),
+    "bringing Milvus up to date": ("lacuna.memory.folder_edits.sync_folder", unavailable),
 }
 
 
@@ -305,8 +298,8 @@ def test_a_committed_edit_is_not_reported_as_failed(
 
 
 def test_an_addition_whose_merge_fails_is_committed(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.editing.edits.MERGED_AT_ONCE", 2)
-    monkeypatch.setattr("lacuna.editing.edits.copy_store", full_disk)
+    monkeypatch.setattr("lacuna.memory.folder_edits.MERGED_AT_ONCE", 2)
+    monkeypatch.setattr("lacuna.memory.folder_edits.copy_store", full_disk)
     with pytest.warns(LacunaWarning, match="the edit is committed, but its small segments were not merged"):
         add_pairs(memory, [replace(PAIRS[0], id=None)], MODEL, cleaning=None)
     assert texts(memory) == ["red", "green", "yellow", "red"]

@@ -9,29 +9,31 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lacuna.analysis.overview import MAP_POINTS, KeyMap, MarginBin, Overview, make_key_map
 from lacuna.datastore import Entry
 from lacuna.datastore.inspection import MARGIN_EDGES
+from lacuna.memory.overview import MAP_POINTS, KeyMap, MarginBin, Overview, make_key_map
 from lacuna.milvus import Collection
-from lacuna.translator.memory import CollectionMemory
+from lacuna.records import SentencePair
 
 _FIELDS = ("sentence", "position", "value", "prediction", "known", "log_p_gold", "margin")
 
 
-def collection_overview(memory: CollectionMemory) -> Overview:
-    """Return the statistics of a memory in Milvus."""
-    collection, store = memory.index.collection, memory.store
+def collection_overview(name: str, collection: Collection) -> Overview:
+    """Return the statistics of a memory in Milvus.
+
+    :param name: The name of the memory.
+    """
     entries, known = collection.count(), collection.count("known == true")
     measured = collection.count("margin >= 0") if entries else 0
     return Overview(
-        name=memory.name,
+        name=name,
         entries=entries,
-        sentences=len(store.sentences),
-        dimension=store.dimension,
+        sentences=collection.count_sentences(),
+        dimension=collection.info.dimension,
         known=known,
         known_ratio=known / max(1, entries),
         bytes=0,
-        index=memory.index.kind,
+        index=collection.kind.name,
         made_by=None,
         margins=_margin_bins(collection) if measured else None,
         margins_outdated=0 < measured < entries,
@@ -40,21 +42,20 @@ def collection_overview(memory: CollectionMemory) -> Overview:
     )
 
 
-def collection_map(memory: CollectionMemory, token_texts: Sequence[str]) -> KeyMap:
+def collection_map(name: str, collection: Collection, token_texts: Sequence[str]) -> KeyMap:
     """Return a map of keys whose numbers leave the same remainder, which is as good as a random sample."""
-    collection = memory.index.collection
     step = max(1, collection.count() // MAP_POINTS)
-    ids = collection.entries_where(f"id % {step} == 0")[:MAP_POINTS]
-    found = collection.fetch(ids, ["value", "known", "sentence"], keys=True)
-    return make_key_map(memory.name, found["key"], found["value"], found["known"], found["sentence"], token_texts)
+    # Milvus Lite has no modulo; it returns those that were written first.
+    where = "id >= 0" if step == 1 or collection.address.is_file else f"id % {step} == 0"
+    ids = collection.entries_where(where)[:MAP_POINTS]
+    found = collection.fetch(ids, ["value", "known", "sentence", "key"])
+    return make_key_map(name, found["key"], found["value"], found["known"], found["sentence"], token_texts)
 
 
-def collection_entries(memory: CollectionMemory, sentence: int) -> list[Entry]:
+def collection_entries(collection: Collection, sentence: int, pair: SentencePair) -> list[Entry]:
     """Return the entries of a sentence, in target order."""
-    collection = memory.index.collection
     ids = collection.entries_where(f"sentence == {sentence}")
     found = collection.fetch(ids, _FIELDS)
-    pair = memory.store.sentences[sentence]
     entries = [
         Entry(
             entry=int(number),

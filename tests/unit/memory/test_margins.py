@@ -9,14 +9,15 @@ import pytest
 
 from lacuna.datastore import build_store, entries_of, inspect_store, open_store
 from lacuna.datastore.inspection import measured_margins
-from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences
 from lacuna.errors import SettingError
 from lacuna.index import build_index
 from lacuna.margin import measure_margin, read_margins
 from lacuna.margin.reference import reference_margins
 from lacuna.margin.updating import follow_edits
+from lacuna.memory import Selection, compact_memory
+from lacuna.memory.folder_edits import add_pairs, forget_sentences
 from lacuna.pruning import Plac, prune_store
-from unit.editing.rule_model import RuleModel, pair
+from unit.memory.rule_model import RuleModel, pair
 
 MODEL = RuleModel()
 MAX = 12

@@ -18,11 +18,9 @@ from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, clean
 from lacuna.datastore import Store
 from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.unsaved import make_unsaved_store
-from lacuna.datastore.windows import split_by_fit
-from lacuna.editing.edits import EditReport, fitting_pairs, last_of_each_id, same_pair
-from lacuna.editing.lookup import Selection, check_sentence, pair_key
-from lacuna.errors import SettingError, StoreError
-from lacuna.milvus import Collection, CollectionStore
+from lacuna.memory.editing import EditReport, corrected_pair, fitting_pairs, last_of_each_id, same_pair
+from lacuna.memory.lookup import MemorySentences, check_sentence, pair_key
+from lacuna.milvus import Collection
 from lacuna.milvus.collection import EntryRows
 from lacuna.milvus.schema import OWN_SEGMENT, check_tag, content_of, own_entries, own_sentence
 from lacuna.progress import SILENT, Progress
@@ -33,64 +31,59 @@ _NOTHING = EditReport(None, (), (), 0, 0, 0, 0, 1)
 
 
 def add_to_collection(
-    store: CollectionStore,
+    collection: Collection,
     pairs: Iterable[SentencePair],
     model: TeacherForcingModel,
     *,
     cleaning: Cleaning | None = DEFAULT_CLEANING,
     progress: Progress = SILENT,
 ) -> EditReport:
-    """Add sentence pairs; as :func:`~lacuna.editing.add_pairs`.
+    """Add sentence pairs; as :meth:`~lacuna.memory.Memory.add`.
 
     Entries are sent in parts. If it is interrupted, the same call adds what is missing.
     """
-    store.check_model(model)
-    fitting, too_long = fitting_pairs(store.name, clean(pairs, cleaning), model)
+    fitting, too_long = fitting_pairs(str(collection.address), clean(pairs, cleaning), model)
     new = iter(last_of_each_id(fitting))
     own = {pair_key(pair) for pair in too_long if pair.id is not None}
-    kept = {pair_key(pair) for pair in store.collection.sentences_like(list(own)).values()} & own
+    kept = {pair_key(pair) for pair in collection.sentences_like(list(own)).values()} & own
     report = replace(_NOTHING, skipped=len(too_long), kept=len(kept))
     progress.start("add", None, "pairs")
     while some := list(islice(new, _PAIRS_AT_ONCE)):
-        report = _joined(report, _add(store.collection, some, model))
+        report = _joined(report, _add(collection, some, model))
         progress.advance(len(some))
     progress.finish()
-    return _finished(store.collection, report)
+    return _finished(collection, report)
 
 
-def forget_in_collection(store: CollectionStore, selection: Selection, *, dry_run: bool = False) -> EditReport:
-    """Forget the selected sentences: they are deleted from the collection.
+def forget_in_collection(collection: Collection, sentences: Sequence[int], *, dry_run: bool = False) -> EditReport:
+    """Forget sentences: they are deleted from the collection.
 
     :param dry_run: Only return what would be forgotten.
     """
-    found = selection.find(store).tolist()
-    report = replace(_NOTHING, forgotten=tuple(found))
-    if dry_run or not found:
-        return _finished(store.collection, report, commit=False)
-    store.collection.delete_sentences(found)
-    return _finished(store.collection, report)
+    report = replace(_NOTHING, forgotten=tuple(sentences))
+    if dry_run or not sentences:
+        return _finished(collection, report, commit=False)
+    collection.delete_sentences(sentences)
+    return _finished(collection, report)
 
 
-def replace_in_collection(store: CollectionStore, sentence: int, target: str, model: TeacherForcingModel) -> EditReport:
+def replace_in_collection(
+    collection: Collection, sentences: MemorySentences, sentence: int, target: str, model: TeacherForcingModel
+) -> EditReport:
     """Replace the translation of a sentence; the corrected pair gets another number."""
-    if not target.strip():
-        raise SettingError("target: got an empty text; give the right translation, or use forget")
-    store.check_model(model)
-    check_sentence(store, sentence)
-    pair = replace(store.sentences[sentence], target=target)
-    if split_by_fit([pair], model)[1]:
-        raise StoreError(f"{store.name}: the corrected pair is too long for the model; shorten it")
-    report = _write(store.collection, [pair], model)
+    place = str(collection.address)
+    check_sentence(sentences, sentence, place)
+    report = _write(collection, [corrected_pair(place, sentences[sentence], target, model)], model)
     if sentence not in report.added:
-        store.collection.delete_sentences([sentence])
-    return _finished(store.collection, replace(report, forgotten=(sentence,)))
+        collection.delete_sentences([sentence])
+    return _finished(collection, replace(report, forgotten=(sentence,)))
 
 
-def numbers_of(collection: Collection, pairs: Sequence[SentencePair]) -> list[int]:
+def numbers_of(collection: Collection, pairs: Sequence[SentencePair]) -> tuple[int, ...]:
     """Return the sentence number of each pair, all of which are in the collection."""
     found = collection.sentences_like([pair_key(pair) for pair in pairs])
     numbers = {pair_key(pair): number for number, pair in sorted(found.items())}
-    return [numbers[pair_key(pair)] for pair in pairs]
+    return tuple(numbers[pair_key(pair)] for pair in pairs)
 
 
 def _add(collection: Collection, pairs: Sequence[SentencePair], model: TeacherForcingModel) -> EditReport:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.datastore import Store
+from lacuna.datastore import Entry, Store
+from lacuna.records import SentencePair
 
 # A known entry with this margin may be pruned, so the memory is not needed for it.
 ENOUGH_MARGIN = 4
 NEEDED_WORDS = 40
 MAP_POINTS = 1_500
-_SEED = 1
 # Markers of word boundaries: SentencePiece and byte-level BPE at the start; BPE at the end, or where a word continues.
 _BEGINNINGS = ("▁", "Ġ")
 _ENDING, _CONTINUES = "</w>", "@@"
@@ -127,6 +127,26 @@ class StoredSentence:
     tag: str | None
     id: str | None
     entries: list[SentenceEntry]
+
+
+def show_sentence(
+    memory: str, sentence: int, pair: SentencePair, entries: Sequence[Entry], token_texts: Sequence[str]
+) -> StoredSentence:
+    """Return a sentence with the texts of its tokens."""
+    shown = [
+        SentenceEntry(
+            entry.entry,
+            entry.position,
+            token_texts[entry.value],
+            token_texts[entry.prediction],
+            entry.known,
+            entry.p_gold,
+            entry.margin,
+        )
+        for entry in entries
+    ]
+    origin = pair.origin
+    return StoredSentence(memory, sentence, pair.source, pair.target, str(origin), origin.tag, pair.id, shown)
 
 
 def make_key_map(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lacuna.editing import scan_sentences
 from lacuna.errors import SettingError
+from lacuna.memory import scan_sentences
 from lacuna.records import Origin, SentencePair
 
 # Invented, with valid checksums where a checksum counts; the card number is the usual one of test payments.

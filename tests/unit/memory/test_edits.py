@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from lacuna.datastore import Store, build_store, open_store, verify_store
-from lacuna.editing import Selection, add_pairs, compact_memory, forget_sentences, read_log, replace_sentence
-from lacuna.editing.writer import edit_memory
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import ExactIndex, build_index, open_index
 from lacuna.margin.reference import reference_margins
+from lacuna.memory import Selection, compact_memory, open_memory, read_log
+from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sentence
+from lacuna.memory.writer import edit_memory
 from lacuna.records import Origin, SentencePair
-from lacuna.translator import open_memory
-from unit.editing.rule_model import RuleModel, pair
+from unit.memory.rule_model import RuleModel, pair
 
 MODEL = RuleModel()
 
@@ -161,7 +161,7 @@ def test_selections(selection: Selection, gone: tuple[int, ...], memory: Path) -
     assert not np.isin(after.sentence, gone).any()
     assert before.entries == 6  # a reader keeps the state that it opened
     with pytest.raises(SettingError, match="nothing selected"):
-        Selection().find(after)
+        Selection().find(after.sentences, "it")
 
 
 def test_bad_edits_change_nothing(memory: Path, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_opening_again_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytes
         report = add_pairs(folder, [pair(rng, tag=str(edit))], MODEL, before=before.store)
         forget_sentences(folder, Selection(sentences=(edit, report.added[0])), before=before.store)
         add_pairs(folder, [pair(rng, tag="kept")], MODEL, before=before.store)
-        after = open_memory(folder, before=before)
+        after = before.latest()
         assert after.store.segments is not None
         assert after.store.segments[0].store is (before.store.segments or [before])[0].store
         before = after
@@ -288,7 +288,7 @@ def test_opening_again_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytes
     for one, other in zip(fresh.index.search(queries, 9), before.index.search(queries, 9), strict=True):
         assert (one == other).all()
     compact_memory(folder)
-    after = open_memory(folder, before=before)
+    after = before.latest()
     assert after.store.segments is not None
     assert len(after.store.segments) == 1
     assert list(after.store.sentences.present()) == list(before.store.sentences.present())

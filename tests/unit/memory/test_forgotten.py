@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from lacuna.datastore import build_store, open_store
-from lacuna.editing import Selection, add_pairs, check_receipt, compact_memory, forget_sentences
 from lacuna.errors import StoreError
 from lacuna.index import build_index
+from lacuna.memory import Selection, check_receipt, compact_memory
+from lacuna.memory.folder_edits import add_pairs, forget_sentences
 from lacuna.records import Origin, SentencePair
 from unit.datastore.numpy_model import Rows
-from unit.editing.rule_model import RuleModel, pair
+from unit.memory.rule_model import RuleModel, pair
 
 SECRET = SentencePair("Frau Müller wohnt hier.", "Ms Müller lives here.", Origin("müller.tsv", "1", "client müller"))
 

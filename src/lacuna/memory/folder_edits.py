@@ -1,4 +1,4 @@
-"""The edits of a memory: add, forget, replace and compact. Each is one atomic commit.
+"""The edits of a memory in a folder: add, forget, replace and compact. Each is one atomic commit.
 
 After a kill at any moment the memory is as before the edit or as after it. Readers keep the state that they opened.
 Knows nothing of the command line.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,53 +25,20 @@ from lacuna.datastore.log import Action
 from lacuna.datastore.manifest import Parent
 from lacuna.datastore.segments import SegmentRecord
 from lacuna.datastore.store import join_segments, open_commit
-from lacuna.datastore.windows import split_by_fit
-from lacuna.editing.lookup import Selection, SentenceLookup, check_sentence
-from lacuna.editing.publication import sync_folder
-from lacuna.editing.receipts import Receipt, receipt_file
-from lacuna.editing.segment_pruning import SegmentPruning, current_margins
-from lacuna.editing.writer import MemoryWriter, committed, edit_memory
-from lacuna.errors import SettingError, StoreError
+from lacuna.errors import StoreError
 from lacuna.index import build_index, check_kind
 from lacuna.index.kinds import AUTO
 from lacuna.margin.storage import write_margins
+from lacuna.memory.editing import MERGED_AT_ONCE, EditReport, corrected_pair, fitting_pairs, last_of_each_id, same_pair
+from lacuna.memory.lookup import Selection, SentenceLookup, check_sentence
+from lacuna.memory.publication import sync_folder
+from lacuna.memory.receipts import Receipt, receipt_file
+from lacuna.memory.segment_pruning import SegmentPruning, current_margins
+from lacuna.memory.writer import MemoryWriter, committed, edit_memory
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
-# Segments of about the same size are merged when there are this many. Each entry is then copied once per factor of
-# this size, and a memory has few segments.
-MERGED_AT_ONCE = 8
 _SMALLEST_TIER = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class EditReport:
-    """What an edit did.
-
-    :param commit: Number of the commit; ``None`` if nothing was to be done.
-    :param added: Ids of the new sentences, in the order of the pairs that were added.
-    :param forgotten: Ids of the sentences forgotten or replaced.
-    :param repeated: Number of pairs that were there already, and were not added again.
-    :param skipped: Number of pairs that are too long for the model.
-    :param entries: Number of entries of the memory.
-    :param sentences: Number of sentence ids of the memory.
-    :param segments: Number of segments.
-    :param kept: Number of the skipped pairs that have the id of a pair of the memory, which stays as it was.
-    """
-
-    commit: int | None
-    added: tuple[int, ...]
-    forgotten: tuple[int, ...]
-    repeated: int
-    skipped: int
-    entries: int
-    sentences: int
-    segments: int
-    kept: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
-        return asdict(self)
 
 
 def add_pairs(
@@ -87,17 +53,10 @@ def add_pairs(
     prune: bool = False,
     progress: Progress = SILENT,
 ) -> EditReport:
-    """Add sentence pairs to a memory; a folder that does not exist becomes a new memory.
+    """Add sentence pairs to a memory, as :meth:`~lacuna.memory.Memory.add`; a missing folder becomes a new memory.
 
-    A pair with an id replaces the pair that has the same id. A pair that is there already is not added again. A pair
-    that is too long for the model is skipped, and replaces nothing.
-
-    :param model: The model that the memory was built with.
-    :param cleaning: Drops pairs of no use, as ``lacuna build`` does; ``None`` adds every pair as it is.
     :param lookup: Kept by callers that add often.
     :param before: The same memory, opened earlier, to open it faster.
-    :param merge: Merge small segments afterward, if there are many.
-    :param prune: Keep only the entries that PLAC would keep, with the settings that the memory was pruned with.
     """
     fitting, too_long = fitting_pairs(str(memory), clean(pairs, cleaning), model)
     new = last_of_each_id(fitting)
@@ -131,17 +90,14 @@ def forget_sentences(
     receipt: Path | None = None,
     before: Store | None = None,
 ) -> EditReport:
-    """Forget the selected sentences: no search and no listing finds them any more.
+    """Forget the selected sentences, as :meth:`~lacuna.memory.Memory.forget`.
 
-    Their bytes stay in the files until the memory is compacted.
-
-    :param dry_run: Only return what would be forgotten.
-    :param receipt: File for a receipt, see :mod:`lacuna.editing.receipts`.
     :param before: The same memory, opened earlier, to open it faster.
     """
-    selection.check(open_store(memory, before=before))  # refuses what is wrong before anything is written
+    # Refuses what is wrong before anything is written.
+    selection.check(open_store(memory, before=before).sentences, str(memory))
     with edit_memory(Path(memory), before=before) as (writer, store):
-        found = selection.find(store)
+        found = selection.find(store.sentences, str(memory))
         if dry_run or not len(found):
             return replace(_report(writer, None), forgotten=tuple(found.tolist()))
         writer.begin()
@@ -165,14 +121,11 @@ def replace_sentence(
 
     :param before: The same memory, opened earlier, to open it faster.
     """
-    if not target.strip():
-        raise SettingError("target: got an empty text; give the right translation, or use forget")
     now = open_store(memory, before=before)
-    check_sentence(now, sentence)  # refuses it before anything is written
-    if split_by_fit([replace(now.sentences[sentence], target=target)], model)[1]:
-        raise StoreError(f"{memory}: the corrected pair is too long for the model; shorten it")
+    check_sentence(now.sentences, sentence, str(memory))  # refuses it before anything is written
+    corrected_pair(str(memory), now.sentences[sentence], target, model)
     with edit_memory(Path(memory), model, before) as (writer, store):
-        check_sentence(store, sentence)
+        check_sentence(store.sentences, sentence, str(memory))
         pair = replace(store.sentences[sentence], target=target)
         report = _commit(writer, store, "replace", [pair], [sentence], model, 0, progress)
         _sync(writer.folder)
@@ -198,32 +151,6 @@ def compact_memory(
         report = _merge(writer, store, first, kind, seed, progress)
         _sync(writer.folder)
         return report
-
-
-def fitting_pairs(
-    memory: str, pairs: Iterable[SentencePair], model: TeacherForcingModel
-) -> tuple[list[SentencePair], list[SentencePair]]:
-    """Return the pairs that can be added, and those that are too long for the model.
-
-    :param memory: Names the memory in messages.
-    :raises StoreError: There is nothing to add.
-    """
-    fitting, too_long = split_by_fit(pairs, model)
-    if not fitting:
-        reason = f"all {len(too_long):,} pairs are too long for the model" if too_long else "no pair is left"
-        raise StoreError(f"{memory}: nothing to add, {reason} after cleaning; give other pairs")
-    return fitting, too_long
-
-
-def same_pair(one: SentencePair, other: SentencePair) -> bool:
-    """Tell whether a memory that has one pair gains nothing from the other."""
-    return (one.source, one.target, one.origin.tag) == (other.source, other.target, other.origin.tag)
-
-
-def last_of_each_id(pairs: Sequence[SentencePair]) -> list[SentencePair]:
-    """Drop pairs whose id another pair has later."""
-    last = {pair.id: number for number, pair in enumerate(pairs) if pair.id is not None}
-    return [pair for number, pair in enumerate(pairs) if pair.id is None or last[pair.id] == number]
 
 
 def _commit(

@@ -1,15 +1,16 @@
 """Find sentences of a memory: by number, tag, file, text or pattern, or by the caller's own id.
 
-Forgotten sentences are not found. Texts are read from disk at each call; only their hashes can be kept.
+Forgotten sentences are not found. Texts are read at each call; only their hashes can be kept.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import xxhash
@@ -20,9 +21,33 @@ from lacuna.errors import SettingError
 from lacuna.records import SentencePair
 
 
+class MemorySentences(Protocol):
+    """The sentence pairs of a memory by number; those of a store are a :class:`~lacuna.datastore.SentenceTable`."""
+
+    def __len__(self) -> int:
+        """Return the number of sentences; in files, those that were forgotten are counted too."""
+
+    def __contains__(self, sentence: int) -> bool:
+        """Tell whether a sentence exists and was not forgotten."""
+
+    def __getitem__(self, sentence: int) -> SentencePair:
+        """Return the pair of a sentence; an IndexError if there is none."""
+
+    def pairs(self, sentences: Sequence[int]) -> dict[int, SentencePair]:
+        """Return the pairs of several sentences; an IndexError if one does not exist."""
+
+    def find(self, sentences: Sequence[int]) -> dict[int, SentencePair]:
+        """Return the pairs of those sentences that exist."""
+
+    def present(self) -> Iterator[tuple[int, SentencePair]]:
+        """Yield the number and the pair of each sentence, in the order of the numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which sentences to forget; a sentence must meet all conditions that are given.
+
+    Not a set of rows: it is resolved when the edit begins, in the latest state of the memory.
 
     :param sentences: Sentence ids.
     :param tag: The label of the pair.
@@ -37,27 +62,28 @@ class Selection:
     matching: str | None = None
     pairs: tuple[SentencePair, ...] | None = None
 
-    def check(self, store: Store) -> None:
-        """Refuse a selection that is not valid, without reading the sentences.
+    def check(self, sentences: MemorySentences, memory: str) -> None:
+        """Refuse a selection that is not valid, without reading all sentences.
 
+        :param memory: Names the memory in messages.
         :raises SettingError: No condition is given, or an id or the pattern is not valid.
         """
         if all(each is None for each in (self.sentences, self.tag, self.origin, self.matching, self.pairs)):
             raise SettingError("selection: nothing selected; give sentence, tag, origin, matching or pairs")
         _compile(self.matching)
         for sentence in self.sentences or ():
-            check_sentence(store, sentence)
+            check_sentence(sentences, sentence, memory)
 
-    def find(self, store: Store) -> NDArray[np.int64]:
+    def find(self, sentences: MemorySentences, memory: str) -> NDArray[np.int64]:
         """Return the ids of the selected sentences, sorted.
 
         :raises SettingError: As in :meth:`check`.
         """
-        self.check(store)
+        self.check(sentences, memory)
         pattern = _compile(self.matching)
         texts = None if self.pairs is None else {(pair.source, pair.target) for pair in self.pairs}
         found = []
-        for sentence, pair in self._candidates(store):
+        for sentence, pair in self._candidates(sentences):
             if (
                 (self.tag is None or pair.origin.tag == self.tag)
                 and (self.origin is None or pair.origin.file == self.origin)
@@ -67,21 +93,23 @@ class Selection:
                 found.append(sentence)
         return np.array(found, dtype=np.int64)
 
-    def _candidates(self, store: Store) -> Iterator[tuple[int, SentencePair]]:
+    def _candidates(self, sentences: MemorySentences) -> Iterable[tuple[int, SentencePair]]:
         if self.sentences is None:
-            yield from store.sentences.present()
-            return
-        yield from ((sentence, store.sentences[sentence]) for sentence in sorted(set(self.sentences)))
+            return sentences.present()
+        return sorted(sentences.pairs(list(set(self.sentences))).items(), key=lambda item: item[0])
 
 
-def check_sentence(store: Store, sentence: int) -> None:
-    """Refuse the id of a sentence that does not exist or was forgotten."""
-    if sentence in store.sentences:
+def check_sentence(sentences: MemorySentences, sentence: int, memory: str) -> None:
+    """Refuse the id of a sentence that does not exist or was forgotten.
+
+    :param memory: Names the memory in messages.
+    """
+    if sentence in sentences:
         return
-    if not 0 <= sentence < len(store.sentences):
-        allowed = f"0 to {len(store.sentences) - 1}" if len(store.sentences) else "none, it is empty"
-        raise SettingError(f"sentence: got {sentence}; the sentences of {store.name} are {allowed}")
-    raise SettingError(f"sentence: {sentence} of {store.name} was forgotten before; choose another")
+    if not 0 <= sentence < len(sentences):
+        allowed = f"0 to {len(sentences) - 1}" if len(sentences) else "none, it is empty"
+        raise SettingError(f"sentence: got {sentence}; the sentences of {memory} are {allowed}")
+    raise SettingError(f"sentence: {sentence} of {memory} was forgotten before; choose another")
 
 
 def _compile(pattern: str | None) -> re.Pattern[str] | None:
@@ -92,7 +120,7 @@ def _compile(pattern: str | None) -> re.Pattern[str] | None:
 
 
 class SentenceLookup:
-    """Finds pairs of a memory that equal new ones, or have their ids, by hashes of all pairs.
+    """Finds pairs of a memory in a folder that equal new ones, or have their ids, by hashes of all pairs.
 
     Segments do not change, so a server keeps one lookup for each memory and reads only new segments.
     """

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from lacuna.datastore import Store, open_store
 from lacuna.datastore.inspection import measured_margins
 from lacuna.datastore.store import Segment
-from lacuna.editing.lookup import pair_key
 from lacuna.errors import LacunaError, StoreError, UnavailableError
+from lacuna.memory.lookup import pair_key
 from lacuna.milvus import (
     Collection,
     CollectionInfo,

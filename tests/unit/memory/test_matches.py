@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lacuna.datastore import build_store
-from lacuna.documents.matches import SegmentMatches, mark_matches
-from lacuna.documents.paragraphs import Paragraph, Sentence
-from lacuna.documents.sentence_splitting import Piece
 from lacuna.index import ExactIndex
-from lacuna.records import Origin, SentencePair, Translation
-from lacuna.translator import Memory
+from lacuna.memory import FolderMemory, Memory, SegmentMatches
+from lacuna.memory.matches import SourceTable
+from lacuna.records import Origin, SentencePair
 from unit.datastore.numpy_model import NumpyModel
 
 PAIRS = [
@@ -30,10 +31,10 @@ def matches(tmp_path_factory: pytest.TempPathFactory) -> SegmentMatches:
     return SegmentMatches([memory(tmp_path_factory.mktemp("matches"))])
 
 
-def memory(folder: Path) -> Memory:
-    pairs = [SentencePair(s, t, Origin("f", str(n), tag)) for n, (s, t, tag) in enumerate(PAIRS)]
-    store = build_store(NumpyModel(), pairs, folder / "store", cleaning=None)
-    return Memory("it", store, ExactIndex(store))
+def memory(folder: Path, name: str = "it", texts: Sequence[tuple[str, str, str | None]] = PAIRS) -> Memory:
+    pairs = [SentencePair(s, t, Origin("f", str(n), tag)) for n, (s, t, tag) in enumerate(texts)]
+    store = build_store(NumpyModel(), pairs, folder / name, cleaning=None)
+    return FolderMemory.of(store, name, ExactIndex(store))
 
 
 def test_the_same_segment(matches: SegmentMatches) -> None:
@@ -57,21 +58,6 @@ def test_the_most_frequent_translation_wins(matches: SegmentMatches) -> None:
     assert (match.text, match.sentence) == ("The end", 4)
 
 
-def test_a_sentence_that_is_translated_as_in_a_memory_is_a_persons(matches: SegmentMatches) -> None:
-    def sentence(source: str, text: str) -> Sentence:
-        made = Translation(source, text, -1.0, 3, flag="looks cut", confidence=0.2)
-        return Sentence(source, made, Piece(text, " "))
-
-    by_hand = [sentence("Ende", "End"), sentence("Ende", "The  end"), sentence("Datei {x} öffnen", "Open file {x}")]
-    by_machine = [sentence("Ende", "Finish"), sentence("Anfang", "End"), sentence("Datei {x} öffnen", "Open file %s")]
-    blank = Sentence("12", None, Piece("12", ""))
-    paragraph = mark_matches(Paragraph("x", (*by_hand, blank)), matches)
-    assert [one.match for one in paragraph.sentences] == ["it", "it", "it", ""]
-    assert (paragraph.text, paragraph.tokens, paragraph.confidence) == ("End The  end Open file {x} 12", 9, None)
-    assert [one.translation.flag for one in paragraph.sentences if one.translation] == ["", "", ""]
-    assert mark_matches(Paragraph("x", tuple(by_machine)), matches).sentences == tuple(by_machine)
-
-
 def test_no_match(matches: SegmentMatches) -> None:
     assert matches.exact("ende") is None  # case counts
     assert matches.exact("Kaputt %s") is None  # its translation lacks the placeholder
@@ -90,3 +76,38 @@ def test_near_matches_are_sorted(matches: SegmentMatches) -> None:
     assert near[0].similarity == pytest.approx(1 - 1 / len("Datei _ öffnen"))
     assert matches.near("Ende")[0].similarity == 1
     assert matches.near("etwas ganz anderes") == []
+
+
+def test_of_two_memories_the_last_one_shows_a_segment_that_both_have(tmp_path: Path) -> None:
+    other = memory(tmp_path, "other", [("Anfang", "Start", None), ("Ende", "Close", None), ("Enden", "Ends", None)])
+    both = SegmentMatches([memory(tmp_path), other])
+    match = both.exact("Anfang")
+    assert match is not None
+    assert (match.memory, match.sentence) == ("other", 0)
+    match = both.exact("Ende")
+    assert match is not None
+    assert match.text == "The end"  # two of four say so
+    assert [(one.memory, one.pair.target) for one in both.near("Ende")] == [("other", "Close"), ("other", "Ends")]
+    assert [(one.memory, one.pair.target) for one in both.near("Ende", most=1)] == [("other", "Close")]
+
+
+numbered = st.dictionaries(
+    st.integers(0, 20),
+    st.builds(
+        lambda source, tag: SentencePair(source, "x", Origin("f", "1", tag)),
+        st.sampled_from(["a", "b %s", "b {x}", " a ", ""]),
+        st.sampled_from([None, "t"]),
+    ),
+)
+
+
+@given(numbered, st.sets(st.integers(0, 20)), numbered)
+def test_a_changed_table_is_that_of_the_changed_sentences(
+    before: dict[int, SentencePair], gone: set[int], new: dict[int, SentencePair]
+) -> None:
+    new = {number + 21: pair for number, pair in new.items()}
+    after = {number: pair for number, pair in before.items() if number not in gone} | new
+    changed = SourceTable.read(before.items()).changed(gone, new.items())
+    expected = SourceTable.read(after.items())
+    assert (changed.shapes, changed.tags) == (expected.shapes, expected.tags)
+    assert changed.numbers == {number for number, pair in after.items() if pair.source}

@@ -21,8 +21,8 @@ from lacuna.datastore import Store, open_store
 from lacuna.datastore.columns import line_to_pair
 from lacuna.datastore.log import read_log, utc_now
 from lacuna.datastore.store import Segment
-from lacuna.editing.writer import committed
 from lacuna.errors import StoreError
+from lacuna.memory.writer import committed
 from lacuna.records import SentencePair
 
 

@@ -1,1 +1,0 @@
-"""Overviews of memories."""

@@ -1,0 +1,82 @@
+"""Search of several memories as one: their neighbors are merged into the tensors that combiners read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lacuna.combiners import Neighbors
+from lacuna.errors import SettingError
+from lacuna.memory import Memory
+from lacuna.memory.base import ColumnName
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """The neighbors of a batch of queries over all memories, nearest first.
+
+    :class:`~lacuna.combiners.Neighbors` are tensors for a combiner, which must not know memories; this adds where each
+    of them is stored.
+
+    :param neighbors: The input of combiners, on the device of the queries.
+    :param memories: Number of the memory that each neighbor comes from: (queries, k).
+    :param entries: Its number in that memory; -1 where there is no neighbor: (queries, k).
+    """
+
+    neighbors: Neighbors
+    memories: NDArray[np.int64]
+    entries: NDArray[np.int64]
+
+    def columns(self, memories: Sequence[Memory], *names: ColumnName) -> dict[str, NDArray[np.int64]]:
+        """Read columns of the neighbors; 0 where there is no neighbor: (queries, k) each."""
+        columns: dict[str, NDArray[np.int64]] = {name: np.zeros(self.entries.shape, np.int64) for name in names}
+        for number, memory in enumerate(memories):
+            own = (self.memories == number) & (self.entries >= 0)
+            for name, column in memory.columns(self.entries[own], *names).items():
+                columns[name][own] = column
+        return columns
+
+
+def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) -> Retrieval:
+    """Search every memory and keep the k nearest overall; at equal distance, earlier memories come first."""
+    if not memories:
+        raise SettingError("no memory to search; give at least one store")
+    rows, device = queries.float().cpu().numpy(), queries.device
+    found = [memory.search(rows, k) for memory in memories]
+    columns: list[NDArray[Any]] = [
+        np.concatenate([one.distances for one in found], axis=1),
+        np.concatenate([one.ids for one in found], axis=1),
+        np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(rows), axis=0),
+        np.concatenate([one.values for one in found], axis=1, dtype=np.int64),
+    ]
+    if any(one.weights is not None for one in found):
+        weights = [np.ones(one.ids.shape) if one.weights is None else one.weights for one in found]
+        columns.append(np.log(np.concatenate(weights, axis=1, dtype=np.float32)))
+    if len(memories) > 1:
+        nearest = np.argsort(columns[0], axis=1, kind="stable")[:, :k]
+        columns = [np.take_along_axis(column, nearest, 1) for column in columns]
+    distances, entries, owners, tokens, *log_weights = columns
+    neighbors = Neighbors(
+        torch.from_numpy(distances).to(device),
+        torch.from_numpy(tokens).to(device),
+        torch.from_numpy(log_weights[0]).to(device) if log_weights else None,
+        queries,
+        lambda: read_keys(memories, owners, entries, device),
+    )
+    return Retrieval(neighbors, owners, entries)
+
+
+def read_keys(
+    memories: Sequence[Memory], owners: NDArray[np.int64], entries: NDArray[np.int64], device: torch.device
+) -> torch.Tensor:
+    """Read the keys of neighbors; zeros where there is no neighbor: (queries, k, dimension)."""
+    keys = np.zeros((*entries.shape, memories[0].dimension), np.float16)
+    for number, memory in enumerate(memories):
+        chosen = (owners == number) & (entries >= 0)
+        keys[chosen] = memory.keys(entries[chosen])
+    return torch.from_numpy(keys).to(device).float()
