@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
+from lacuna.decoding import BeamSettings
 from lacuna.memory import FolderMemory, Memory
 from lacuna.models import Model
 from lacuna.serving import Engine, create_app
@@ -29,7 +31,9 @@ def index(memories: list[Memory]) -> Failing:
 
 
 @pytest.fixture
-def away(model: Model, memories: list[Memory], index: Failing) -> Iterator[TestClient]:
+def away(model: Model, memories: list[Memory], index: Failing, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    """A server of short translations: random weights end none, and a request is repeated for each of its searches."""
+    monkeypatch.setattr("lacuna.serving.engine.BeamSettings", partial(BeamSettings, beam=2, max_new_tokens=4))
     memory = FolderMemory.of(memories[0].store, memories[0].name, index)
     engine = Engine(model, [memory], {"all": Vanilla(k=2)}, {"all": CALIBRATION}, fallback=True)
     with TestClient(create_app(engine), raise_server_exceptions=False) as client:
