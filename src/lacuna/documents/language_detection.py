@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Characters that are looked at; more make no difference.
 _ENOUGH = 5_000
 # Less likely languages are not listed.
-_LEAST = 0.01
+_MIN_PROBABILITY = 0.01
 _CHINESE = ("wuu", "yue", "zh")
 _NO_LANGUAGE = "zxx"
 
@@ -63,7 +63,7 @@ def detect(text: str, among: Sequence[str] | None = None) -> list[Detected]:
         return []
     del confidences[_NO_LANGUAGE]
     # Rounding may give a little more than 1.
-    return [Detected(code, min(value, 1.0)) for code, value in confidences.most_common() if value >= _LEAST]
+    return [Detected(code, min(value, 1.0)) for code, value in confidences.most_common() if value >= _MIN_PROBABILITY]
 
 
 def _base(language: str) -> str:
