@@ -2,7 +2,7 @@
 
 The model is that of py3langid: naive Bayes over byte n-grams, 138 languages, 4.5 MB, part of the package, so nothing is
 downloaded. One sentence is enough; one to three words often are not, unless the choice is between few languages. Does
-not tell variants of Chinese apart, and knows nothing of documents and translation models.
+not tell variants of Chinese apart. Knows nothing of documents and models.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Translate a document: read its segments, translate what is missing, write it, and report what a person should see.
 
-Works in a stream, so that memory does not grow with the file. Does not know any format, and not how sentences are
-translated.
+Works in a stream, so that memory does not grow with the file.
 """
 
 from __future__ import annotations

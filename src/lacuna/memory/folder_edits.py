@@ -1,7 +1,6 @@
 """The edits of a memory in a folder: add, forget, replace and compact. Each is one atomic commit.
 
 After a kill at any moment the memory is as before the edit or as after it. Readers keep the state that they opened.
-Knows nothing of the command line.
 """
 
 from __future__ import annotations

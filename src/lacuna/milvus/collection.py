@@ -1,6 +1,6 @@
 """A memory as two collections: entries with their keys, and sentence pairs.
 
-Keys are stored minus their mean: shorter vectors make distances more precise. Knows nothing of models and of files.
+Keys are stored minus their mean: shorter vectors make distances more precise. Knows nothing of models.
 """
 
 from __future__ import annotations

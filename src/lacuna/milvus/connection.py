@@ -1,8 +1,7 @@
 """A connection to Milvus, in which every call has a deadline.
 
 The client repeats calls with backoff until the deadline if the server cannot be reached. After a failure, calls fail at
-once for a moment, so that a server that is away does not delay every request; the pause grows while it stays away. Does
-not know collections.
+once for a moment, so that a server that is away does not delay every request; the pause grows while it stays away.
 """
 
 from __future__ import annotations
