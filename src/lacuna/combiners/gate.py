@@ -3,7 +3,7 @@
 Two cheap tests. The beam threshold: a hypothesis with a large score gap hardly ever wins, whatever its neighbors are.
 The predicted gain: a small network estimates how much more probable, in nats, a search would make the right token. Its
 features are the model's confidence and a description of the region of the keys in which the query lies. Below either
-bound no search is made and the model's distribution stays as it is. Knows nothing of indexes.
+bound no search is made and the model's distribution stays as it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Line-based parallel text: two plain files, TSV and JSON lines are read, TSV is written.
-
-Knows nothing of origins when reading, and nothing of cleaning.
-"""
+"""Line-based parallel text: two plain files, TSV and JSON lines are read, TSV is written."""
 
 from __future__ import annotations
 

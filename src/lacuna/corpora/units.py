@@ -1,6 +1,6 @@
 """The translated segments of PO, MO, TMX and XLIFF files, streamed; what a format calls unfinished is left out.
 
-Inline codes are left out as well; the text that they enclose stays. Knows nothing of origins.
+Inline codes are left out as well; the text that they enclose stays.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from lacuna.artifacts.manifests import Record, sealed, unsealed
 from lacuna.datastore.segments import LOG, MemoryManifest, is_edited, read_memory_manifest
 from lacuna.errors import LacunaWarning, StoreError
 
-_LONGEST_LINE = 1024
+_MAX_LINE = 1024
 
 Action = Literal["add", "forget", "replace", "compact"]
 
@@ -113,7 +113,7 @@ def _last_commit(path: Path) -> int | None:
     """Return the commit of the last line, without reading the others; 0 without a log, ``None`` if it is not whole."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST_LINE))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_LINE))
             tail = file.read()
     except FileNotFoundError:
         return 0

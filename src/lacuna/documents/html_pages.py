@@ -41,7 +41,7 @@ _OPAQUE = _OPAQUE_INLINE | _names("iframe listing noembed noframes plaintext pre
 # Elements whose content has no tags; only the end tag of the same name ends them.
 _RAW = _names("iframe noembed noframes script style textarea title xmp")
 _FOREIGN = _names("math svg")  # in HTML, self-closing tags count only for these
-_MOST_PIECES = 2_000  # a run of more is cut, because there are not many more codes
+_MAX_PIECES = 2_000  # a run of more is cut, because there are not many more codes
 
 _ATTRIBUTES = _names("alt aria-label placeholder title")
 _META = _names("description keywords og:description og:title twitter:description twitter:title")
@@ -60,7 +60,7 @@ _ATTRIBUTE = re.compile(
 )
 _REFERENCE = re.compile(r"&(?:\#[0-9]++|\#[xX][0-9a-fA-F]++|[A-Za-z][A-Za-z0-9]{1,31}+);?")
 _CLOSED_REFERENCE = re.compile(_REFERENCE.pattern.removesuffix("?"))
-_LONGEST_REFERENCE = 4_000  # Python refuses to read numbers that are much longer
+_MAX_REFERENCE = 4_000  # Python refuses to read numbers that are much longer
 _TEMPLATE = re.compile(r"\{\{[^{}]*+\}\}|\{[%#][^{}]*+\}")  # {{ x }}, {% if %} and {# comment #}
 
 _XML_CHARSET = re.compile(rb"""\A\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]+)""")
@@ -264,7 +264,7 @@ class _Run:
         is_second_break = token.name == "br" and self._ends_with_break()
         self._add(Kind.ALONE if token.is_empty else token.kind, token.start, token.end, token.name)
         is_boundary = bool(token.name) and token.name not in _INLINE
-        return is_boundary or is_second_break or len(self._pieces) > _MOST_PIECES
+        return is_boundary or is_second_break or len(self._pieces) > _MAX_PIECES
 
     def flush(self) -> Iterator[Span]:
         """Yield the span of the run, between the attributes of the tags before and after it."""
@@ -339,7 +339,7 @@ def _unescape_attribute(text: str) -> str:
 
 
 def _character(reference: re.Match[str]) -> str:
-    return html.unescape(reference[0]) if len(reference[0]) < _LONGEST_REFERENCE else "\ufffd"
+    return html.unescape(reference[0]) if len(reference[0]) < _MAX_REFERENCE else "\ufffd"
 
 
 def _escape_text(text: str) -> str:

@@ -1,8 +1,8 @@
 r"""JSON message catalogs: i18next, vue-i18n, Chrome's ``messages.json``, ARB, Jed, or plain nested keys and texts.
 
 String values are translated, and keys never. A scanner finds the string literals without building the document, so
-depth costs no recursion and everything else stays as it is. Does not know vue-i18n's ``car | cars`` and the plural
-suffixes of i18next keys: they are translated as they stand.
+depth costs no recursion and everything else stays as it is. vue-i18n's ``car | cars`` and texts under plural suffixes
+of i18next keys are translated as they stand.
 """
 
 from __future__ import annotations

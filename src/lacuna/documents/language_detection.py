@@ -2,7 +2,7 @@
 
 The model is that of py3langid: naive Bayes over byte n-grams, 138 languages, 4.5 MB, part of the package, so nothing is
 downloaded. One sentence is enough; one to three words often are not, unless the choice is between few languages. Does
-not tell variants of Chinese apart, and knows nothing of documents and translation models.
+not tell variants of Chinese apart. Knows nothing of documents and models.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Characters that are looked at; more make no difference.
 _ENOUGH = 5_000
 # Less likely languages are not listed.
-_LEAST = 0.01
+_MIN_PROBABILITY = 0.01
 _CHINESE = ("wuu", "yue", "zh")
 _NO_LANGUAGE = "zxx"
 
@@ -63,7 +63,7 @@ def detect(text: str, among: Sequence[str] | None = None) -> list[Detected]:
         return []
     del confidences[_NO_LANGUAGE]
     # Rounding may give a little more than 1.
-    return [Detected(code, min(value, 1.0)) for code, value in confidences.most_common() if value >= _LEAST]
+    return [Detected(code, min(value, 1.0)) for code, value in confidences.most_common() if value >= _MIN_PROBABILITY]
 
 
 def _base(language: str) -> str:

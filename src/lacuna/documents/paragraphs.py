@@ -1,6 +1,6 @@
 """Translate paragraphs: cut them into sentences, translate those, and join the translations.
 
-White space and everything without letters stay as they are. Knows nothing of models and files.
+White space and everything without letters stay as they are.
 """
 
 from __future__ import annotations

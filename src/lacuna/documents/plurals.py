@@ -1,8 +1,8 @@
 """Plural forms of languages: how many there are, and which text is the source of each.
 
 A catalog in PO says for its language how many forms there are, and with a formula in C which number takes which. The
-formulas of common languages are known here, for catalogs that do not say it. Knows nothing of files, and not the plural
-categories of CLDR (one, few, many), which other formats name instead.
+formulas of common languages are known here, for catalogs that do not say it. The plural categories of CLDR (one, few,
+many), which other formats name instead, are not covered. Knows nothing of models and files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The sentences of a file: lines of text, the sources of a corpus, or the texts of a document.
-
-Does not know what they are read for.
-"""
+"""The sentences of a file: lines of text, the sources of a corpus, or the texts of a document."""
 
 from __future__ import annotations
 

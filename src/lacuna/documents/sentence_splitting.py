@@ -2,8 +2,8 @@
 
 The rules and abbreviations of each language are those of sentencex (Wikimedia). It is shown the text without markup and
 quotation marks, because it keeps whatever is between two of them together. A cut is never inside a placeholder or
-between the two codes of a pair. Knows nothing of formats, models and tokenizers. Does not know scripts without sentence
-punctuation, such as Thai: there, only a newline ends a sentence.
+between the two codes of a pair. In scripts without sentence punctuation, such as Thai, only a newline ends a sentence.
+Knows nothing of models and files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Translate a document: read its segments, translate what is missing, write it, and report what a person should see.
 
-Works in a stream, so that memory does not grow with the file. Does not know any format, and not how sentences are
-translated.
+Works in a stream, so that memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from lacuna.memory import SegmentMatches
 from lacuna.records import Languages
 
 # Segments of a report; a file of any size has a bounded report.
-MOST_REVIEWED = 1000
+MAX_REVIEWED = 1000
 UNSURE = "low confidence"
 UNKNOWN = "confidence unknown"
 STILL_UNFINISHED = "was marked as unfinished before"
@@ -108,7 +107,7 @@ class DocumentReport:
         reviewed = Reviewed(place, source, filled.text, filled.confidence, filled.reason)
         # A heap of the worst: the surest of them is the first to go.
         item = (-sureness, -self.review, reviewed)
-        (heapq.heappush if len(self._worst) < MOST_REVIEWED else heapq.heappushpop)(self._worst, item)
+        (heapq.heappush if len(self._worst) < MAX_REVIEWED else heapq.heappushpop)(self._worst, item)
 
 
 class DocumentTranslator:

@@ -1,8 +1,7 @@
 """XLIFF 1.x and 2.x: write translations next to their sources.
 
 How sure a translation is goes to its state and to a note from Lacuna. Existing translations stay, unless their state
-says that they are to be made. Knows nothing of the extensions of single tools, such as the segment status of Trados,
-and leaves them as they are.
+says that they are to be made. Extensions of single tools, such as the segment status of Trados, stay as they are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """XLIFF 1.x and 2.x: the segments of a unit, their states, and the languages of a file.
 
-Knows nothing of the extensions of single tools, such as the segment status of Trados.
+Extensions of single tools, such as the segment status of Trados, are not read.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lacuna.index.base import MISSING, KeyStore, Neighborhood, check_queries
 from lacuna.index.distances import empty_neighborhood, nearest, true_distances
 from lacuna.milvus import Collection, CollectionKind, CollectionLink
-from lacuna.milvus.schema import MOST_RESULTS
+from lacuna.milvus.schema import MAX_RESULTS
 
 # Candidates besides the neighbors: rounding on the server may exchange the last ones.
 _SPARE = 4
@@ -48,7 +48,7 @@ class MilvusIndex:
         queries = check_queries(queries, k, self._keys.dimension)
         if not len(queries) or not self.size:
             return empty_neighborhood(len(queries), k)
-        candidates = min(self.size, MOST_RESULTS, k * self._kind.rerank + _SPARE)
+        candidates = min(self.size, MAX_RESULTS, k * self._kind.rerank + _SPARE)
         found = self._in_store(self.collection.search(queries, candidates)["id"])
         return nearest(true_distances(self._keys, queries, found), found, k)
 

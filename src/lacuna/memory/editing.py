@@ -1,7 +1,4 @@
-"""What the edits of all memories share: their report, and which of the given pairs are added.
-
-Knows nothing of where a memory is.
-"""
+"""What the edits of all memories share: their report, and which of the given pairs are added."""
 
 from __future__ import annotations
 

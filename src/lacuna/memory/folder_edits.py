@@ -1,7 +1,6 @@
 """The edits of a memory in a folder: add, forget, replace and compact. Each is one atomic commit.
 
 After a kill at any moment the memory is as before the edit or as after it. Readers keep the state that they opened.
-Knows nothing of the command line.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from lacuna.memory.writer import MemoryWriter, committed, edit_memory
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
-_SMALLEST_TIER = 1024
+_MIN_TIER = 1024
 
 
 def add_pairs(
@@ -205,7 +204,7 @@ def _worth_merging(records: Sequence[SegmentRecord]) -> int | None:
 
 def _tier(record: SegmentRecord) -> int:
     """Return the number of times that a segment of the smallest size can grow until it has this size."""
-    return int(np.log(max(1.0, record.entries / _SMALLEST_TIER)) / np.log(MERGED_AT_ONCE))
+    return int(np.log(max(1.0, record.entries / _MIN_TIER)) / np.log(MERGED_AT_ONCE))
 
 
 def _merge(writer: MemoryWriter, store: Store, first: int, kind: str, seed: int, progress: Progress) -> EditReport:

@@ -31,7 +31,7 @@ from lacuna.memory.milvus_edits import add_to_collection, forget_in_collection, 
 from lacuna.memory.milvus_overview import collection_entries, collection_map, collection_overview
 from lacuna.memory.overview import KeyMap, Overview
 from lacuna.milvus import Collection, MilvusAddress
-from lacuna.milvus.schema import MOST_RESULTS, tag_filter
+from lacuna.milvus.schema import MAX_RESULTS, tag_filter
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
@@ -121,7 +121,7 @@ class MilvusMemory(Memory):
         if rerank == 1 or not len(queries):
             answer = self.collection.search(queries, k, fields, self.condition)
         else:
-            candidates = max(k, min(MOST_RESULTS, k * rerank))
+            candidates = max(k, min(MAX_RESULTS, k * rerank))
             answer = self.collection.search(queries, candidates, [*fields, "key"], self.condition)
             difference = answer["key"].astype(np.float64) - queries[:, None, :]
             true = np.einsum("qkd,qkd->qk", difference, difference).astype(np.float32)

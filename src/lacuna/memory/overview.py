@@ -25,7 +25,7 @@ MAP_POINTS = 1_500
 _BEGINNINGS = ("▁", "Ġ")
 _ENDING, _CONTINUES = "</w>", "@@"
 _ENTRIES_AT_ONCE = 1 << 20
-_LONGEST = 64  # tokens of a word that enter its hash
+_MAX_WORD = 64  # tokens of a word that enter its hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +263,8 @@ def _count(
     # After a pruned entry, only a token with a marker is known to begin a word.
     whole = follows[heads] | (store.position[part][heads] == 0) | boundaries.begins[values[heads]]
     lengths = np.diff(heads, append=len(values))
-    place = np.minimum(np.arange(len(values)) - np.repeat(heads, lengths), _LONGEST - 1)
-    factors = np.random.default_rng(0).integers(1, 2**62, _LONGEST).astype(np.uint64) * np.uint64(2) + np.uint64(1)
+    place = np.minimum(np.arange(len(values)) - np.repeat(heads, lengths), _MAX_WORD - 1)
+    factors = np.random.default_rng(0).integers(1, 2**62, _MAX_WORD).astype(np.uint64) * np.uint64(2) + np.uint64(1)
     hashes = np.add.reduceat((values.astype(np.uint64) + np.uint64(1)) * factors[place], heads)
     of_words = [np.logical_or.reduceat(one, heads) for one in (needed[part], ~store.known[part])]
     counts = np.column_stack([*of_words, np.ones(len(heads), np.bool_)]).astype(np.int64)

@@ -1,7 +1,7 @@
 """Publish a store as a collection in Milvus, and bring the collection up to date after edits of the store.
 
 Publishing resumes after a kill. The link file of the store names what the collection has; an edit sends only what is
-new and deletes what was forgotten, so that nothing forgotten stays on the server. Knows nothing of searching.
+new and deletes what was forgotten, so that nothing forgotten stays on the server. Knows nothing of indexes.
 """
 
 from __future__ import annotations

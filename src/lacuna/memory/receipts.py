@@ -2,7 +2,6 @@
 
 A receipt has salted hashes of the forgotten pairs. Who has a pair can check that the receipt covers it; who has the
 memory can check that none of the pairs is in it. It is written before the commit, so that it cannot be lost after it.
-Knows nothing of how sentences are chosen.
 """
 
 from __future__ import annotations

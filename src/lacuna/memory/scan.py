@@ -1,7 +1,7 @@
 """Find sentences that look personal or secret: addresses, numbers with a valid checksum, keys and tokens.
 
 Patterns find what has a typical form. Names, postal addresses and anything in free words are not found. Knows nothing
-of memories but their sentences.
+of memories.
 """
 
 from __future__ import annotations

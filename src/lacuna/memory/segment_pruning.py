@@ -1,6 +1,6 @@
 """Prune new entries as the memory was pruned that they are added to.
 
-Knows nothing of commits: a segment is replaced before any commit names it.
+A segment is replaced before any commit names it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A commit is the replacement of ``memory.json``; everything that it names was flushed to disk before. Files that no
 commit names are removed when the next edit begins. What fails after the commit is a warning, since the edit itself has
-not failed. Knows nothing of which sentences to add or to forget.
+not failed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A memory as two collections: entries with their keys, and sentence pairs.
 
-Keys are stored minus their mean: shorter vectors make distances more precise. Knows nothing of models and of files.
+Keys are stored minus their mean: shorter vectors make distances more precise. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lacuna.milvus.schema import (
     FIELDS,
     FORMAT,
     INFO,
-    MOST_RESULTS,
+    MAX_RESULTS,
     CollectionInfo,
     line_of,
     make_schemas,
@@ -190,8 +190,8 @@ class Collection:
         :return: ``distance``, squared L2, infinity where there is no neighbor; ``id``, -1 where there is none; and the
             fields that were asked for, 0 where there is none. # (queries, k) each
         """
-        if k > MOST_RESULTS:
-            raise IndexingError(f"k: got {k:,}; a search in Milvus returns at most {MOST_RESULTS:,} neighbors")
+        if k > MAX_RESULTS:
+            raise IndexingError(f"k: got {k:,}; a search in Milvus returns at most {MAX_RESULTS:,} neighbors")
         answer = self._no_neighbors(len(queries), k, fields)
         centered = queries - self.mean
         data = centered.astype(np.float16) if self.connection.has_float16 else centered
@@ -254,7 +254,7 @@ class Collection:
             answer[name] = np.zeros(form, np.float32 if name == "key" else FIELDS[name][0])
         return answer
 
-    def entries_where(self, where: str, *, most: int = MOST_RESULTS, fresh: bool = False) -> NDArray[np.int64]:
+    def entries_where(self, where: str, *, most: int = MAX_RESULTS, fresh: bool = False) -> NDArray[np.int64]:
         """Return the numbers of the entries that meet a filter, sorted; ``most`` of them at most."""
         options = _STRONG if fresh else {}
         found = self.connection.call_loaded(
@@ -291,7 +291,7 @@ class Collection:
         found: dict[int, SentencePair] = {}
         for start in range(0, len(keys), 1024):
             where = f"id >= 0 and text_hash in {[text_hash(key) for key in keys[start : start + 1024]]}"
-            found |= self._pairs(where, limit=MOST_RESULTS, **_STRONG)
+            found |= self._pairs(where, limit=MAX_RESULTS, **_STRONG)
         return found
 
     def _pairs(self, where: str, **options: Any) -> dict[int, SentencePair]:  # noqa: ANN401 - of a query
@@ -304,7 +304,7 @@ class Collection:
 
     def sentence_numbers(self) -> list[int]:
         """Return the numbers of all sentences, in order."""
-        return [row["id"] for row in self._all(["id"], MOST_RESULTS)]
+        return [row["id"] for row in self._all(["id"], MAX_RESULTS)]
 
     def _all(self, fields: list[str], at_once: int) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of all sentences, which are read in parts."""

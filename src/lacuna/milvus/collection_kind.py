@@ -13,7 +13,7 @@ FORMS = "milvus, milvus:HNSW, milvus:FLAT, milvus:IVF_FLAT or milvus:IVF_SQ8"
 
 _LINKS, _EF_CONSTRUCTION = 32, 100
 _EF, _NPROBE = 64, 32
-_MOST = 65_536
+_MAX_VALUE = 65_536
 _SEGMENT_BYTES = 512 << 20
 
 
@@ -47,8 +47,8 @@ class CollectionKind:
         for option, value, owner in (("ef", ef, "HNSW"), ("nprobe", nprobe, "IVF")):
             if value is not None and not index.startswith(owner):
                 raise IndexingError(f"{option}: got {value}, but {kind} is not of a kind with {owner}; omit it")
-            if value is not None and not 1 <= value <= _MOST:
-                raise IndexingError(f"{option}: got {value}; allowed: 1 to {_MOST:,}")
+            if value is not None and not 1 <= value <= _MAX_VALUE:
+                raise IndexingError(f"{option}: got {value}; allowed: 1 to {_MAX_VALUE:,}")
         if rerank is not None and rerank < 1:
             raise IndexingError(f"rerank: got {rerank}; allowed: 1 or more")
         return cls(

@@ -1,8 +1,7 @@
 """A connection to Milvus, in which every call has a deadline.
 
 The client repeats calls with backoff until the deadline if the server cannot be reached. After a failure, calls fail at
-once for a moment, so that a server that is away does not delay every request; the pause grows while it stays away. Does
-not know collections.
+once for a moment, so that a server that is away does not delay every request; the pause grows while it stays away.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ LONG_DEADLINE = 3600.0  # seconds of building or loading an index
 OLDEST = (2, 3)
 OLDEST_WITH_FLOAT16 = (2, 4)  # 2.3 accepts float16 vectors, but finds wrong neighbors with them
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.25, 4.0
 # By default gRPC waits up to two minutes before it connects again to a server that was away.
 _RECONNECTING = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 1000}
 _NOT_FOUND, _NOT_LOADED = 100, 101
@@ -119,7 +118,7 @@ class Connection:
             )
         if code == _CONNECT_FAILED:
             text = "the server cannot be reached"
-        self._pause = min(_LONGEST_PAUSE, 2 * self._pause or _FIRST_PAUSE)
+        self._pause = min(_MAX_PAUSE, 2 * self._pause or _FIRST_PAUSE)
         self._down_until = time.monotonic() + self._pause
         return UnavailableError(f"{self.address}: {text}; is the server running and the address right?")
 

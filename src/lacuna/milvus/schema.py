@@ -25,9 +25,9 @@ from lacuna.milvus.collection_kind import CollectionKind
 from lacuna.records import SentencePair
 
 FORMAT = 1
-MOST_RESULTS = 16_384  # neighbors of a query, queries of a search, and rows of an answer
-MOST_TEXT = 65_535  # bytes of a text field
-MOST_TAG = 1024  # bytes
+MAX_RESULTS = 16_384  # neighbors of a query, queries of a search, and rows of an answer
+MAX_TEXT_BYTES = 65_535  # bytes of a text field
+MAX_TAG_BYTES = 1024  # bytes
 
 # Fields of an entry besides its number, key and tag: name, type of NumPy, name of the type in Milvus.
 FIELDS: dict[str, tuple[type[np.generic], str]] = {
@@ -105,14 +105,14 @@ def make_schemas(dimension: int, *, float16: bool) -> tuple[Any, Any]:
     entries.add_field("key", vector, dim=dimension)
     for name, (_, kind) in FIELDS.items():
         entries.add_field(name, DataType[kind])
-    entries.add_field("tag", DataType.VARCHAR, max_length=MOST_TAG)
+    entries.add_field("tag", DataType.VARCHAR, max_length=MAX_TAG_BYTES)
     sentences = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
     sentences.add_field("id", DataType.INT64, is_primary=True)
     # A collection must have a vector.
     sentences.add_field("unused", DataType.FLOAT_VECTOR, dim=2)
     sentences.add_field("text_hash", DataType.INT64)
-    sentences.add_field("tag", DataType.VARCHAR, max_length=MOST_TAG)
-    sentences.add_field("line", DataType.VARCHAR, max_length=MOST_TEXT)
+    sentences.add_field("tag", DataType.VARCHAR, max_length=MAX_TAG_BYTES)
+    sentences.add_field("line", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
     return entries, sentences
 
 
@@ -152,9 +152,9 @@ def check_tag(tag: str) -> str:
 
     :raises StoreError: It is too long.
     """
-    if len(tag.encode("utf-8", "surrogatepass")) > MOST_TAG:
+    if len(tag.encode("utf-8", "surrogatepass")) > MAX_TAG_BYTES:
         raise StoreError(
-            f"tag: got {tag[:40]!r}..., longer than the {MOST_TAG:,} bytes that a collection takes; shorten it"
+            f"tag: got {tag[:40]!r}..., longer than the {MAX_TAG_BYTES:,} bytes that a collection takes; shorten it"
         )
     return tag
 
@@ -174,6 +174,6 @@ def sentence_row(number: int, digest: int, tag: str, line: str) -> dict[str, Any
     :raises StoreError: The pair is too long.
     """
     size = len(line.encode("utf-8"))
-    if size > MOST_TEXT:
-        raise StoreError(f"a pair has {size:,} bytes; a collection takes {MOST_TEXT:,}; leave it out, or split it")
+    if size > MAX_TEXT_BYTES:
+        raise StoreError(f"a pair has {size:,} bytes; a collection takes {MAX_TEXT_BYTES:,}; leave it out, or split it")
     return {"id": number, "unused": [0.0, 0.0], "text_hash": digest, "tag": check_tag(tag), "line": line}

@@ -73,7 +73,7 @@ _STYLE: dict[Any, Any] = {
 
 _BAR_GROUP = 0.8  # width of all bars at one position
 _CHARACTERS = 84  # characters that fit in the width of a figure
-_LONGEST = 40  # characters of a shortened name; the label of a point has the full name
+_MAX_NAME_LENGTH = 40  # characters of a shortened name; the label of a point has the full name
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,4 +199,4 @@ def _add_legend(canvas: Canvas, handles: list[Any], names: list[str]) -> int:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"

@@ -25,12 +25,12 @@ from lacuna.reproduction.knowledge_tables import SMALL
 from lacuna.reproduction.tables import CLOSE, OPEN, Cell, Column, Table
 
 # Tokens of an easily read sentence, and the share of letters that distinguishes text from code.
-_SHORTEST, _LONGEST = 6, 30
+_MIN_LENGTH, _MAX_LENGTH = 6, 30
 _LETTERS = 0.8
 # Candidates whose sentences are compared; the others are sorted out by numbers alone.
 _FINALISTS = 64
 # Range of the share of tokens with a small margin: a useful example has some, but not all.
-_LEAST_SHARE, _MOST_SHARE = 0.2, 0.7
+_MIN_SHARE, _MAX_SHARE = 0.2, 0.7
 _PART = "-"  # marks a split word
 
 
@@ -96,7 +96,7 @@ def corpus_cases(model: Model, store: Store, margins: Margins, count: int = 5, b
         np.bincount(store.sentence[some], minlength=len(store.sentences)) for some in (words, words & small)
     )
     share = underlined / np.maximum(1, tokens)
-    fitting = (tokens >= _SHORTEST) & (tokens <= _LONGEST) & (share >= _LEAST_SHARE) & (share <= _MOST_SHARE)
+    fitting = (tokens >= _MIN_LENGTH) & (tokens <= _MAX_LENGTH) & (share >= _MIN_SHARE) & (share <= _MAX_SHARE)
     rows = tuple(
         (readable(pair.source), _underlined(model, store, pair, sentence, small), float(share[sentence]))
         for sentence, pair in _spread(store, np.flatnonzero(fitting), count)
@@ -146,7 +146,8 @@ def _read(model: Model, store: Store, dev_pairs: Sequence[SentencePair], positio
     sources += [store.sentences[sentence].source for sentence in store.sentence[position.entries]]
     lengths = [len(ids) for ids in model.encode_sources(sources)]
     easy = sum(
-        _SHORTEST <= length <= _LONGEST and _is_words(source) for source, length in zip(sources, lengths, strict=True)
+        _MIN_LENGTH <= length <= _MAX_LENGTH and _is_words(source)
+        for source, length in zip(sources, lengths, strict=True)
     )
     return replace(position, rank=(*position.rank[:2], len(set(sources)) + easy))
 

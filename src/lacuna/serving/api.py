@@ -24,7 +24,7 @@ from lacuna.serving.served_directions import Directions
 from lacuna.serving.service import Service
 from lacuna.version import __version__
 
-MOST_LABEL = 200  # characters of a tag or an id
+MAX_LABEL = 200  # characters of a tag or an id
 
 SentenceNumber = Annotated[int, Field(ge=0, lt=2**53)]  # what JavaScript can hold
 
@@ -46,9 +46,9 @@ class PairBody(RequestBody):
 
     source: str = Field(description="One sentence.", examples=["Klicken Sie auf OK."])
     target: str = Field(description="Its translation.", examples=["Click OK."])
-    tag: str | None = Field(default=None, max_length=MOST_LABEL, description="A label of your choice.")
+    tag: str | None = Field(default=None, max_length=MAX_LABEL, description="A label of your choice.")
     id: str | None = Field(
-        default=None, max_length=MOST_LABEL, description="An id of your choice; a pair with the same id is replaced."
+        default=None, max_length=MAX_LABEL, description="An id of your choice; a pair with the same id is replaced."
     )
 
     def as_pair(self, file: str, place: str) -> SentencePair:

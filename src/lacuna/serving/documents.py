@@ -30,8 +30,8 @@ from lacuna.serving.limits import Overloaded, RequestError
 from lacuna.serving.middleware import error_text
 from lacuna.serving.service import Service
 
-MOST_WAITING = 64
-MOST_FINISHED = 64
+MAX_WAITING = 64
+MAX_FINISHED = 64
 KEPT_SECONDS = 3600.0
 PREFIX = "lacuna-documents-"  # of the temporary folder
 
@@ -141,7 +141,7 @@ class Documents:
         finished = sorted((one.finished, one.id) for one in list(self._documents.values()) if one.finished is not None)
         late = self._clock() - KEPT_SECONDS
         for number, (when, id) in enumerate(finished):
-            if when < late or number < len(finished) - MOST_FINISHED:
+            if when < late or number < len(finished) - MAX_FINISHED:
                 try:
                     self.delete(id)
                 except NotFoundError:
@@ -162,7 +162,7 @@ class Documents:
         path = PurePath(name)
         with self._lock:
             waiting = sum(one.finished is None for one in self._documents.values())
-            if waiting >= MOST_WAITING:
+            if waiting >= MAX_WAITING:
                 raise Overloaded(f"{waiting} documents are waiting, which is the limit; try again later")
             if self.folder is None:
                 self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))

@@ -21,7 +21,7 @@ from lacuna.serving.pairs import check_fit, check_text
 from lacuna.serving.worker_model import WorkerModel
 from lacuna.workers import one_thread
 
-MOST_WAITING = 64  # edits
+MAX_WAITING = 64  # edits
 LOOK_SECONDS = 1.0  # between two looks for edits by other processes
 
 _log = logging.getLogger(__name__)
@@ -139,8 +139,8 @@ class Editor:
         if name not in self._engine.memories:
             available = ", ".join(self._engine.memories) or "none"
             raise NotFoundError(f"memory: got {name!r}; available: {available}")
-        if len(self._waiting) >= MOST_WAITING:
-            raise Overloaded(f"{MOST_WAITING} edits are waiting, which is the limit; try again later")
+        if len(self._waiting) >= MAX_WAITING:
+            raise Overloaded(f"{MAX_WAITING} edits are waiting, which is the limit; try again later")
 
         def run() -> Edit:
             try:

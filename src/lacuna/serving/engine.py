@@ -32,7 +32,7 @@ from lacuna.translator.calibration import Calibration
 from lacuna.translator.knowledge import MAX_MARGIN
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_MOST_OWN = 4  # memories of pairs that are kept
+_MAX_OWN = 4  # memories of pairs that are kept
 PAIRS = "(pairs)"  # the memory of a request's own pairs in explanations; no other can have this name
 
 
@@ -104,7 +104,7 @@ class Engine:
         self._gates = dict(gates or {})
         self._fits = fitting(model)
         # The texts of a request may be in many batches.
-        self._own_memory = lru_cache(_MOST_OWN)(self._make_memory)
+        self._own_memory = lru_cache(_MAX_OWN)(self._make_memory)
         self.memories = {memory.name: memory for memory in memories}
         self.combiners = dict(combiners or {})
         self.calibrations = dict(calibrations or {})

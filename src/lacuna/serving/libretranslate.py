@@ -34,7 +34,7 @@ from lacuna.serving.uploads import Body, check_fields, read_upload
 
 TRANSLATE_FILE = "/translate_file"
 _UNKNOWN = Detected("en", 0.0)  # LibreTranslate's answer for a text without letters
-_MOST_ALTERNATIVES = 5
+_MAX_ALTERNATIVES = 5
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -162,7 +162,7 @@ def _add_texts(routes: APIRouter, directions: Directions, access: Access) -> Non
         if detected is not None:
             answer.detectedLanguage = [_detected(detected)] * len(texts)
         if body.alternatives and not is_html:
-            found = await service.alternatives(done, options, min(body.alternatives, _MOST_ALTERNATIVES))
+            found = await service.alternatives(done, options, min(body.alternatives, _MAX_ALTERNATIVES))
             answer.alternatives = [list(one.texts) for one in found]
         return answer if isinstance(body.q, list) else _first(answer)
 

@@ -30,7 +30,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _RETRY_SECONDS = "1"
-_MOST_DIGITS = 15  # digits of a Content-Length that is parsed
+_MAX_DIGITS = 15  # digits of a Content-Length that is parsed
 _FORM_BYTES = 1 << 16  # of an upload, for other fields than the file
 _UPLOAD_SECONDS = 10  # times the limit of a request
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -138,7 +138,7 @@ class RequestMiddleware:
 
 def _declares_more(scope: Scope, most: int) -> bool:
     declared = dict(scope["headers"]).get(b"content-length", b"0")
-    return bool(declared.isdigit() and (len(declared) > _MOST_DIGITS or int(declared) > most))
+    return bool(declared.isdigit() and (len(declared) > _MAX_DIGITS or int(declared) > most))
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:

@@ -19,18 +19,18 @@ from lacuna.serving.engine import TranslationOptions
 from lacuna.serving.served_directions import Directions, sample
 from lacuna.serving.service import Service, TranslatedText
 
-MOST_NEIGHBORS = 64
-MOST_BEAMS = 8
-MOST_WITHOUT = 100
-MOST_PAIRS = 20
-MOST_MEMORIES = 64
-MOST_ALTERNATIVES = 5
+MAX_NEIGHBORS = 64
+MAX_BEAMS = 8
+MAX_WITHOUT = 100
+MAX_PAIRS = 20
+MAX_MEMORIES = 64
+MAX_ALTERNATIVES = 5
 
 
 class VanillaBody(RequestBody):
     """Vanilla kNN-MT with settings of the client."""
 
-    k: int = Field(default=8, ge=1, le=MOST_NEIGHBORS, description="Number of neighbors per token.")
+    k: int = Field(default=8, ge=1, le=MAX_NEIGHBORS, description="Number of neighbors per token.")
     knn_weight: float = Field(default=0.5, ge=0, le=1, description="Share of the memory; 0 is the model alone.")
     temperature: float = Field(default=10.0, ge=1e-3, le=1e6, description="Divides squared distances.")
 
@@ -40,7 +40,7 @@ class _SelectionBody(RequestBody):
 
     memories: list[str] | None = Field(
         default=None,
-        max_length=MOST_MEMORIES,
+        max_length=MAX_MEMORIES,
         description=(
             "Names of memories of one direction, searched together. Default: the first of the direction. "
             "Empty: the model alone."
@@ -57,10 +57,10 @@ class _OptionsBody(_SelectionBody):
         default=None,
         description="Name of a combiner, or settings. Default: the combiner with the name of the first memory.",
     )
-    beam: int | None = Field(default=None, ge=1, le=MOST_BEAMS, description="Beam width; default: 5.")
+    beam: int | None = Field(default=None, ge=1, le=MAX_BEAMS, description="Beam width; default: 5.")
     pairs: list[PairBody] = Field(
         default=[],
-        max_length=MOST_PAIRS,
+        max_length=MAX_PAIRS,
         description="Example pairs for this request only, searched together with the memories and not stored.",
     )
 
@@ -76,7 +76,7 @@ class TranslateBody(_OptionsBody):
     lines: bool = Field(default=False, description="Each line is one sentence.")
     confidence: bool = Field(default=False, description="Compute the confidence, which takes another pass.")
     alternatives: int = Field(
-        default=0, ge=0, le=MOST_ALTERNATIVES, description="Number of other translations of texts of one sentence."
+        default=0, ge=0, le=MAX_ALTERNATIVES, description="Number of other translations of texts of one sentence."
     )
 
 
@@ -86,7 +86,7 @@ class ExplainBody(_OptionsBody):
     text: str = Field(min_length=1, description="One sentence.", examples=["Klicken Sie auf OK."])
     without: list[SentenceNumber] = Field(
         default=[],
-        max_length=MOST_WITHOUT,
+        max_length=MAX_WITHOUT,
         description="Numbers of memory sentences to leave out, to see the translation without them.",
     )
 

@@ -20,9 +20,9 @@ from lacuna.serving.limits import RequestError, ServerLimits, TooLarge
 
 FIELD = "file"
 _MULTIPART = "multipart/form-data"
-_MOST_FIELDS = 16
-_MOST_FIELD_BYTES = 4096
-_LONGEST_NAME = 100
+_MAX_FIELDS = 16
+_MAX_FIELD_BYTES = 4096
+_MAX_NAME = 100
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -43,7 +43,7 @@ async def read_upload(request: Request, limits: ServerLimits) -> AsyncIterator[U
     """Read a form with one file; the file is deleted at the end of the block."""
     if not request.headers.get("content-type", "").lower().startswith(_MULTIPART):
         raise RequestError(f"the body is not a form with a file; send {_MULTIPART}, as with: curl -F file=@FILE")
-    async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_MOST_FIELD_BYTES) as form:
+    async with request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES) as form:
         upload = form.get(FIELD)
         if not isinstance(upload, UploadFile):
             raise RequestError(f"{FIELD}: missing; send a form with a file, as with: curl -F {FIELD}=@FILE")
@@ -61,7 +61,7 @@ def safe_name(name: str) -> str:
     stem, dot, suffix = plain.rpartition(".")
     if not stem:
         raise RequestError(f"{FIELD}: got no name with a suffix, which says the format; send one, such as messages.po")
-    return stem[: _LONGEST_NAME - len(suffix)] + dot + suffix if len(suffix) < _LONGEST_NAME else stem[:_LONGEST_NAME]
+    return stem[: _MAX_NAME - len(suffix)] + dot + suffix if len(suffix) < _MAX_NAME else stem[:_MAX_NAME]
 
 
 def check_fields(kind: type[Body], fields: Mapping[str, Any]) -> Body:

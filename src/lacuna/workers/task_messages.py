@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lacuna.artifacts.arrays import save_array
 
 _LARGE = 1 << 16  # bytes of an array that goes into a file
-_LARGEST_MESSAGE = 1 << 26
+_MAX_MESSAGE = 1 << 26
 # Tasks that a process keeps open: those of one step of the work, with all that they have opened.
 _KEPT = 2
 
@@ -40,7 +40,7 @@ def pack_task(task: Callable[[Any], Any], files: Path | None) -> bytes:
     buffer = io.BytesIO()
     _Packer(buffer, files).dump(task)
     message = buffer.getvalue()
-    if len(message) > _LARGEST_MESSAGE:
+    if len(message) > _MAX_MESSAGE:
         raise ValueError(f"a task of {len(message):,} bytes: large arrays belong into files")
     return message
 

@@ -25,7 +25,7 @@ from lacuna.workers.pool import AHEAD, Item, Result
 
 # Names of glibc, and values: all freed memory is kept, except for arrays larger than the largest value allowed.
 _TRIM_THRESHOLD, _KEPT_BYTES = -1, 1 << 30
-_MMAP_THRESHOLD, _LARGEST_KEPT = -3, 1 << 25
+_MMAP_THRESHOLD, _MAX_KEPT = -3, 1 << 25
 
 
 def keep_freed_memory() -> None:
@@ -36,7 +36,7 @@ def keep_freed_memory() -> None:
     """
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
+        mallopt(_MMAP_THRESHOLD, _MAX_KEPT)
 
 
 def use_threads(count: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 import lacuna
 from lacuna.documents import DocumentSettings, DocumentTranslator, Splitter, format_of
 from lacuna.documents.base import DocumentSegment, Filled
-from lacuna.documents.translation import MOST_REVIEWED, REVIEW_BELOW, DocumentReport, check_files
+from lacuna.documents.translation import MAX_REVIEWED, REVIEW_BELOW, DocumentReport, check_files
 from lacuna.errors import DocumentError, SettingError
 from lacuna.memory import Match, SegmentMatches
 from lacuna.records import Languages, Origin, SentencePair, Translation
@@ -151,11 +151,11 @@ def test_changed_placeholders_are_flagged() -> None:
 
 def test_a_report_is_bounded() -> None:
     report = DocumentReport("text")
-    for number in range(3 * MOST_REVIEWED):
+    for number in range(3 * MAX_REVIEWED):
         report.add(str(number), "a", Filled("b", (number * 7919 % 1000) / 1000, True, "low confidence"))
     sure = [one.confidence for one in report.least_sure]
-    assert report.review == 3 * MOST_REVIEWED
-    assert len(sure) == MOST_REVIEWED
+    assert report.review == 3 * MAX_REVIEWED
+    assert len(sure) == MAX_REVIEWED
     assert sure == sorted(sure)
     assert max(sure) < 0.34
 

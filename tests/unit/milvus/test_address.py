@@ -13,7 +13,7 @@ from lacuna.errors import IndexingError, SettingError, StoreError
 from lacuna.milvus import CollectionKind, MilvusAddress
 from lacuna.milvus.address import TOKEN_VARIABLE, collection_name, is_address
 from lacuna.milvus.schema import (
-    MOST_TEXT,
+    MAX_TEXT_BYTES,
     check_tag,
     line_of,
     own_entries,
@@ -168,9 +168,9 @@ def test_any_text_becomes_utf8(text: str) -> None:
 
 
 def test_long_texts_are_refused() -> None:
-    sentence_row(1, 2, "", "x" * MOST_TEXT)
+    sentence_row(1, 2, "", "x" * MAX_TEXT_BYTES)
     with pytest.raises(StoreError, match="65,536 bytes"):
-        sentence_row(1, 2, "", "x" * (MOST_TEXT + 1))
+        sentence_row(1, 2, "", "x" * (MAX_TEXT_BYTES + 1))
     with pytest.raises(StoreError, match="tag: got 'xxx"):
         check_tag("x" * 1025)
 

