@@ -21,6 +21,8 @@ Item = TypeVar("Item")
 # Seconds without a new item after which a window is translated as it is.
 PAUSE = 0.1
 
+_MAX_JOIN_SECONDS = 0.5
+
 
 def open_lines(file: Path | None) -> Iterator[str]:
     """Open a text file, or standard input, and iterate over its lines.
@@ -82,14 +84,18 @@ class _ReadAhead(Generic[Item]):
         self._queue: Queue[Item | _End] = Queue(limit)
         self._stopped = Event()
         self._ended = False
+        # A daemon: nothing can interrupt a thread that waits for standard input, and the process must still end.
+        self._thread = Thread(target=self._read, name="lacuna-reader", daemon=True)
 
     def __enter__(self) -> _ReadAhead[Item]:
-        # A daemon: nothing can interrupt a thread that waits for standard input, and the process must still end.
-        Thread(target=self._read, name="lacuna-reader", daemon=True).start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
+        # A thread inside of a tokenizer must not live to see the end of the process, which would abort it. One that
+        # waits for standard input is not waited for.
+        self._thread.join(_MAX_JOIN_SECONDS)
 
     def take(self, size: int, weight: Callable[[Item], int], pause: float) -> list[Item]:
         """Wait for an item, and return it with those that follow without a pause; nothing at the end."""
