@@ -71,9 +71,9 @@ class Access:
         """
         if self.key is not None or host is None or ANY in self.allow_host:
             return
-        found = _HOST.fullmatch(host)
-        name = found[1].strip("[]").rstrip(".").lower() if found else ""
-        names = {one.rstrip(".").lower() for one in self.allow_host}
+        match = _HOST.fullmatch(host)
+        name = match[1].strip("[]").rstrip(".").lower() if match else ""
+        names = {allowed.rstrip(".").lower() for allowed in self.allow_host}
         # An address cannot be made to point elsewhere.
         if not (_is_address(name) or name == "localhost" or name.endswith(".localhost") or name in names):
             raise Forbidden(

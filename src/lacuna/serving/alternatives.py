@@ -28,26 +28,26 @@ def find_alternatives(translator: Translator, texts: Sequence[str], most: int) -
     :param texts: Sentences that are not too long for the model.
     """
     try:
-        return [Alternatives(found) for found in _search(translator, texts, most)]
+        return [Alternatives(translations) for translations in _search(translator, texts, most)]
     except UnavailableError:
         if not translator.system.fallback:
             raise
-    return [Alternatives(found, True) for found in _search(translator.with_memories(()), texts, most)]
+    return [Alternatives(translations, True) for translations in _search(translator.with_memories(()), texts, most)]
 
 
 def _search(translator: Translator, texts: Sequence[str], most: int) -> list[tuple[str, ...]]:
-    found = translator.find_hypotheses(texts, most + 1)
+    all_hypotheses = translator.find_hypotheses(texts, most + 1)
     return [
         tuple(dict.fromkeys(_written(translator.model, text, hypotheses)))[: most + 1]
-        for text, hypotheses in zip(texts, found, strict=True)
+        for text, hypotheses in zip(texts, all_hypotheses, strict=True)
     ]
 
 
 def _written(model: Model, text: str, hypotheses: Sequence[Hypothesis]) -> list[str]:
     """Return the hypotheses that have the placeholders of the source, as text."""
-    decoded = [model.decode(one.tokens) for one in hypotheses]
+    decoded = [model.decode(hypothesis.tokens) for hypothesis in hypotheses]
     if not model.mask_placeholders:
         return decoded
     masked = mask(text)
-    restored = [masked.restore(one) for one in decoded]
-    return [one for one in restored if one is not None and same_placeholders(text, one)]
+    restored = [masked.restore(translation) for translation in decoded]
+    return [translation for translation in restored if translation is not None and same_placeholders(text, translation)]

@@ -192,13 +192,13 @@ def _add_memories(routes: APIRouter, directions: Directions, access: Access) -> 
                 max_seconds=limits.max_seconds,
             ),
             directions=described,
-            file_suffixes=[suffix for one in FORMATS for suffix in one.suffixes],
+            file_suffixes=[suffix for file_format in FORMATS for suffix in file_format.suffixes],
         )
 
     @routes.get("/memories", tags=["memories"])
     def memories() -> list[MemoryInfo]:
         """List the memories of all directions; the first of each is its default."""
-        return [one for service in directions.services for one in _memories(service)]
+        return [memory for service in directions.services for memory in _memories(service)]
 
     @routes.get("/memories/{name}", tags=["memories"], responses=errors(404, 422))
     def overview(name: MemoryName) -> Overview:

@@ -63,8 +63,8 @@ def create_app(
     :param access: The keys and names of the server.
     :param prepare: Called first in the worker thread, for settings that are per thread.
     """
-    some = [engines] if isinstance(engines, Engine) else engines
-    directions = Directions(some, limits or ServerLimits(), prepare, writes=access.writing != "off")
+    engine_list = [engines] if isinstance(engines, Engine) else engines
+    directions = Directions(engine_list, limits or ServerLimits(), prepare, writes=access.writing != "off")
     documents = Documents(directions.services)
 
     @asynccontextmanager
@@ -126,8 +126,8 @@ def serve(
     """
     limits = limits or ServerLimits()
     listener = listen(host, port)
-    place, number = listener.getsockname()[:2]
-    is_public = not ipaddress.ip_address(place).is_loopback
+    address, number = listener.getsockname()[:2]
+    is_public = not ipaddress.ip_address(address).is_loopback
     if access.writing == "open" and is_public:
         listener.close()
         raise SettingError(f"writable: {host} is not for this machine only; use a `write_key`, or `host` {HOST}")
@@ -137,7 +137,7 @@ def serve(
     if host and ":" not in host:  # an IPv6 address is no name
         access = replace(access, allow_host=(*access.allow_host, host))
     config = server_config(create_app(engines, limits, access=access, prepare=prepare), limits)
-    announce(f"http://{f'[{place}]' if ':' in place else place}:{number}")
+    announce(f"http://{f'[{address}]' if ':' in address else address}:{number}")
     with listener, _ignoring_raised_signals():
         uvicorn.Server(config).run(sockets=[listener])
 
@@ -187,8 +187,10 @@ async def _refuse(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _refuse_form(_: Request, error: Exception) -> JSONResponse:
-    found = error.errors() if isinstance(error, RequestValidationError) else []
-    text = "; ".join(f"{'.'.join(map(str, one['loc'][1:])) or 'body'}: {one['msg']}" for one in found[:3])
+    problems = error.errors() if isinstance(error, RequestValidationError) else []
+    text = "; ".join(
+        f"{'.'.join(map(str, problem['loc'][1:])) or 'body'}: {problem['msg']}" for problem in problems[:3]
+    )
     return error_answer(text, 422)
 
 

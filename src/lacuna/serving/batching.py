@@ -133,7 +133,7 @@ class Batcher(Generic[Key, Result]):
 
     def _take_texts(self, key: Key) -> list[_QueuedText[Result]]:
         """Take the texts of a batch: one of each request with this key in turn. Those that had a turn go to the end."""
-        turns = deque(one for one in self._requests if one.key == key)
+        turns = deque(request for request in self._requests if request.key == key)
         taken: list[_QueuedText[Result]] = []
         served: dict[int, _Request[Key, Result]] = {}
         size = 0
@@ -146,8 +146,8 @@ class Batcher(Generic[Key, Result]):
             served[id(request)] = request
             if request.texts:
                 turns.append(request)
-        rest = [one for one in self._requests if id(one) not in served]
-        self._requests = [*rest, *(one for one in served.values() if one.texts)]
+        rest = [request for request in self._requests if id(request) not in served]
+        self._requests = [*rest, *(request for request in served.values() if request.texts)]
         self._waiting -= len(taken)
         return taken
 

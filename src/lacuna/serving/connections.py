@@ -35,8 +35,8 @@ class GuardedProtocol(H11Protocol):
         self._wait()
         if len(self.connections) <= self.limits.max_connections:
             return
-        others = (one for one in self.connections if isinstance(one, GuardedProtocol) and one is not self)
-        oldest = min((one for one in others if not one._is_busy), key=lambda one: one._since, default=None)
+        others = (other for other in self.connections if isinstance(other, GuardedProtocol) and other is not self)
+        oldest = min((other for other in others if not other._is_busy), key=lambda other: other._since, default=None)
         if oldest is None:
             transport.write(_REFUSAL)
         (oldest or self)._end()

@@ -138,7 +138,11 @@ class Documents:
 
     def expire(self) -> None:
         """Delete documents that were finished long ago, and the oldest if too many are finished."""
-        finished = sorted((one.finished, one.id) for one in list(self._documents.values()) if one.finished is not None)
+        finished = sorted(
+            (document.finished, document.id)
+            for document in list(self._documents.values())
+            if document.finished is not None
+        )
         late = self._clock() - KEPT_SECONDS
         for number, (when, id) in enumerate(finished):
             if when < late or number < len(finished) - MAX_FINISHED:
@@ -161,7 +165,7 @@ class Documents:
         id = secrets.token_urlsafe(16)
         path = PurePath(name)
         with self._lock:
-            waiting = sum(one.finished is None for one in self._documents.values())
+            waiting = sum(document.finished is None for document in self._documents.values())
             if waiting >= MAX_WAITING:
                 raise Overloaded(f"{waiting} documents are waiting, which is the limit; try again later")
             if self.folder is None:
@@ -224,10 +228,10 @@ def texts_of(file: BinaryIO, name: str, languages: Languages | None) -> list[str
     """Return the first texts of a file, to detect their language."""
     parts = format_of(name).parts(file, name, languages or Languages("en", "en"))
     texts = (text for part in parts if isinstance(part, DocumentSegment) for text in part.texts)
-    found = list(islice(texts, _SAMPLE))
+    first_texts = list(islice(texts, _SAMPLE))
     del texts, parts  # some formats keep the file until they end
     file.seek(0)
-    return found
+    return first_texts
 
 
 _SAMPLE = 100  # texts

@@ -145,7 +145,7 @@ class Engine:
 
     def calibration_of(self, memories: Sequence[Memory]) -> Calibration | None:
         """Return the calibration of the first of some memories that has one."""
-        return next((self.calibrations[one.name] for one in memories if one.name in self.calibrations), None)
+        return next((self.calibrations[memory.name] for memory in memories if memory.name in self.calibrations), None)
 
     def replace(self, memory: Memory) -> None:
         """Use a new state of a memory from now on."""
@@ -214,8 +214,8 @@ class Engine:
     def _alternatives(self, job: Job, texts: Sequence[str]) -> list[Alternatives]:
         """Return translations of each sentence, none for those that are too long."""
         short = [text for text in texts if self._fits(text)]
-        found = find_alternatives(self._translator(job.options), short, job.alternatives)
-        done = dict(zip(short, found, strict=True))
+        alternatives = find_alternatives(self._translator(job.options), short, job.alternatives)
+        done = dict(zip(short, alternatives, strict=True))
         return [done.get(text, Alternatives()) for text in texts]
 
     def _explain(self, job: Job, texts: Sequence[str]) -> Sequence[Explanation]:

@@ -119,12 +119,13 @@ def make_libre_routes(directions: Directions, documents: Documents, access: Acce
     def languages() -> list[Language]:
         """List the languages of all directions."""
         targets: dict[str, list[str]] = {}
-        for one in _languages(directions):
-            targets.setdefault(one.source, []).append(one.target)
-        for one in _languages(directions):
-            targets.setdefault(one.target, [])
+        for direction in _languages(directions):
+            targets.setdefault(direction.source, []).append(direction.target)
+        for direction in _languages(directions):
+            targets.setdefault(direction.target, [])
         return [
-            Language(code=code, name=_name(code), targets=list(dict.fromkeys(some))) for code, some in targets.items()
+            Language(code=code, name=_name(code), targets=list(dict.fromkeys(target_codes)))
+            for code, target_codes in targets.items()
         ]
 
     @routes.get("/frontend/settings")
@@ -137,7 +138,7 @@ def make_libre_routes(directions: Directions, documents: Documents, access: Acce
             keyRequired=access.key is not None,
             charLimit=directions.limits.max_characters,
             language={side: {"code": code, "name": _name(code)} for side, code in sides.items()},
-            supportedFilesFormat=[suffix for one in FORMATS for suffix in one.suffixes],
+            supportedFilesFormat=[suffix for file_format in FORMATS for suffix in file_format.suffixes],
         )
 
     return routes
@@ -158,12 +159,12 @@ def _add_texts(routes: APIRouter, directions: Directions, access: Access) -> Non
         options = service.resolve_options()
         is_html = body.format == "html"
         done = await (service.translate_html if is_html else service.translate)(texts, options)
-        answer = LibreAnswer(translatedText=[one.text for one in done])
+        answer = LibreAnswer(translatedText=[translated.text for translated in done])
         if detected is not None:
             answer.detectedLanguage = [_detected(detected)] * len(texts)
         if body.alternatives and not is_html:
-            found = await service.alternatives(done, options, min(body.alternatives, _MAX_ALTERNATIVES))
-            answer.alternatives = [list(one.texts) for one in found]
+            alternatives = await service.alternatives(done, options, min(body.alternatives, _MAX_ALTERNATIVES))
+            answer.alternatives = [list(others.texts) for others in alternatives]
         return answer if isinstance(body.q, list) else _first(answer)
 
     @routes.post("/detect", responses=errors(400, 401, 413), openapi_extra=_body_schema(LibreDetectBody))
@@ -171,8 +172,8 @@ def _add_texts(routes: APIRouter, directions: Directions, access: Access) -> Non
         """Tell the language of a text; the body is JSON or a form."""
         body = await _read(request, LibreDetectBody, access)
         directions.services[0].check_texts([body.q])
-        found = await asyncio.to_thread(detect, sample([body.q]))
-        return [_detected(one) for one in found or [_UNKNOWN]]
+        detected = await asyncio.to_thread(detect, sample([body.q]))
+        return [_detected(language) for language in detected or [_UNKNOWN]]
 
 
 def _add_files(routes: APIRouter, directions: Directions, documents: Documents, access: Access) -> None:
@@ -189,8 +190,8 @@ def _add_files(routes: APIRouter, directions: Directions, documents: Documents, 
         if document.status == "failed":
             documents.delete(document.id)
             raise RequestError(document.error)
-        place = f"download_file/{document.id}.{quote(document.download, safe='')}"
-        return LibreFile(translatedFileUrl=f"{request.base_url}{place}")
+        path = f"download_file/{document.id}.{quote(document.download, safe='')}"
+        return LibreFile(translatedFileUrl=f"{request.base_url}{path}")
 
     @routes.get(
         "/download_file/{place}",
@@ -227,7 +228,7 @@ def _bearer(request: Request) -> str | None:
 
 
 def _body_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    content = {one: {"schema": kind.model_json_schema()} for one in ("application/json", *_FORMS)}
+    content = {media_type: {"schema": kind.model_json_schema()} for media_type in ("application/json", *_FORMS)}
     return {"requestBody": {"required": True, "content": content}}
 
 
@@ -251,16 +252,16 @@ def _payload(part: Message) -> str:
 
 
 def _languages(directions: Directions) -> list[Languages]:
-    found = (service.engine.model.languages for service in directions.services)
-    return [one for one in found if one is not None]
+    all_languages = (service.engine.model.languages for service in directions.services)
+    return [languages for languages in all_languages if languages is not None]
 
 
 def _name(code: str) -> str:
     return NAMES.get(short_code(code) or "", code)
 
 
-def _detected(one: Detected) -> LibreLanguage:
-    return LibreLanguage(confidence=round(100 * one.confidence, 1), language=one.language)
+def _detected(detected: Detected) -> LibreLanguage:
+    return LibreLanguage(confidence=round(100 * detected.confidence, 1), language=detected.language)
 
 
 def _first(answer: LibreAnswer) -> LibreAnswer:

@@ -39,10 +39,10 @@ class ServerLimits:
     batch_bytes: int = 4_096
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for field in fields(self):
+            value = getattr(self, field.name)
             if not 0 < value < float("inf"):
-                raise SettingError(f"{one.name}: got {value}; allowed is more than 0")
+                raise SettingError(f"{field.name}: got {value}; allowed is more than 0")
         if self.max_texts > self.max_waiting:
             raise SettingError(
                 f"max_texts: got {self.max_texts:,}, but at most {self.max_waiting:,} may wait; "

@@ -101,18 +101,22 @@ class Directions:
         for name in names:
             if not any(name in service.engine.memories for service in self.services):
                 raise RequestError(f"memories: got {name!r}; available: {self._available}")
-        found = [service for service in self.services if set(names) <= set(service.engine.memories)]
-        if not found:
+        services = [service for service in self.services if set(names) <= set(service.engine.memories)]
+        if not services:
             raise RequestError(f"memories: got {', '.join(names)}, which are of several directions; name those of one")
-        return found
+        return services
 
     def _of_languages(self, services: Sequence[Service], source: str | None, target: str | None) -> Service:
         for service in services:
             if _fits(service, source, target):
                 return service
-        wrong = "source" if source is not None and not any(_fits(one, source, None) for one in services) else "target"
+        wrong = (
+            "source"
+            if source is not None and not any(_fits(service, source, None) for service in services)
+            else "target"
+        )
         got = source if wrong == "source" else target
-        directions = ", ".join(f"{one.source} to {one.target}" for one in _languages(services))
+        directions = ", ".join(f"{languages.source} to {languages.target}" for languages in _languages(services))
         subject = "this server translates" if services == self.services else "these memories translate"
         raise RequestError(f"{wrong}: got {got!r}; {subject} {directions}")
 
@@ -121,8 +125,8 @@ class Directions:
         sources = {_base(languages.source): languages.source for languages in _languages(services)}
         # Among one language there is nothing to detect, so that its confidence is that among all.
         among = list(sources) if len(sources) > 1 else None
-        found = [one for one in detect(sample(texts), among) if _base(one.language) in sources]
-        return Detected(sources[_base(found[0].language)], found[0].confidence) if found else None
+        candidates = [candidate for candidate in detect(sample(texts), among) if _base(candidate.language) in sources]
+        return Detected(sources[_base(candidates[0].language)], candidates[0].confidence) if candidates else None
 
     @property
     def _available(self) -> str:
@@ -143,7 +147,7 @@ def sample(texts: Iterable[str]) -> str:
 
 
 def _languages(services: Sequence[Service]) -> list[Languages]:
-    return [one.engine.model.languages for one in services if one.engine.model.languages is not None]
+    return [service.engine.model.languages for service in services if service.engine.model.languages is not None]
 
 
 def _fits(service: Service, source: str | None, target: str | None) -> bool:

@@ -161,7 +161,7 @@ class Service:
         """
         self.check_texts(texts)
         done = await self._paragraphs(texts, options, self.splitter(lines=lines), confidence)
-        return [TranslatedText(one.text, one, one.flag) for one in done]
+        return [TranslatedText(paragraph.text, paragraph, paragraph.flag) for paragraph in done]
 
     async def translate_html(
         self, texts: Sequence[str], options: TranslationOptions, *, confidence: bool = False
@@ -173,15 +173,15 @@ class Service:
         done = iter(await self._paragraphs(wanted, options, self.splitter(), confidence))
         results = []
         for text, parts in zip(texts, pages, strict=True):
-            written, found = [], list[Paragraph]()
+            written, paragraphs = [], list[Paragraph]()
             for part in parts:
                 new = [next(done) for _ in part.texts] if isinstance(part, DocumentSegment) else []
-                found += new
-                same = all(one.text == one.source for one in new)
-                filled = [Filled(one.text) for one in new]
+                paragraphs += new
+                same = all(paragraph.text == paragraph.source for paragraph in new)
+                filled = [Filled(paragraph.text) for paragraph in new]
                 written.append(part if isinstance(part, bytes) else part.raw if same else part.render(filled))
-            sentences = tuple(sentence for one in found for sentence in one.sentences)
-            results.append(TranslatedText(b"".join(written).decode(), Paragraph(text, sentences), _flag(found)))
+            sentences = tuple(sentence for paragraph in paragraphs for sentence in paragraph.sentences)
+            results.append(TranslatedText(b"".join(written).decode(), Paragraph(text, sentences), _flag(paragraphs)))
         return results
 
     async def _paragraphs(
@@ -190,7 +190,7 @@ class Service:
         cut = await asyncio.to_thread(lambda: [splitter.split(text) for text in texts])
         sentences = [sentence for pieces in cut for sentence in _translatable(pieces)]
         self._check_count(texts, len(sentences))
-        long = next((one for one in sentences if not self._can_wait(one)), None)
+        long = next((sentence for sentence in sentences if not self._can_wait(sentence)), None)
         if long is not None:
             raise TooLarge(f"a text has {len(long):,} characters without a place to cut it; send shorter words")
         done = iter(cast(list[Translation], await self._answers(Job(options, confidence=confidence), sentences)))
@@ -198,18 +198,18 @@ class Service:
         if options.memories and (confidence or _flag(paragraphs)):
             # Only now, because the sentences of large memories take a while to read.
             matches = self.matches(options.memories)
-            return await asyncio.to_thread(lambda: [mark_matches(one, matches) for one in paragraphs])
+            return await asyncio.to_thread(lambda: [mark_matches(paragraph, matches) for paragraph in paragraphs])
         return paragraphs
 
     async def alternatives(
         self, texts: Sequence[TranslatedText], options: TranslationOptions, most: int
     ) -> list[Alternatives]:
         """Return other translations of texts of one sentence; none for longer texts."""
-        alone = [one for one in texts if sum(part.translation is not None for part in one.paragraph.sentences) == 1]
-        wanted = [part.source for one in alone for part in one.paragraph.sentences if part.translation is not None]
+        alone = [text for text in texts if sum(part.translation is not None for part in text.paragraph.sentences) == 1]
+        wanted = [part.source for text in alone for part in text.paragraph.sentences if part.translation is not None]
         answers = iter(await self._answers(Job(options, alternatives=most), wanted))
-        found = {id(one): cast(Alternatives, next(answers)) for one in alone}
-        return [_others(one, found.get(id(one), Alternatives()), most) for one in texts]
+        alternatives = {id(text): cast(Alternatives, next(answers)) for text in alone}
+        return [_others(text, alternatives.get(id(text), Alternatives()), most) for text in texts]
 
     def stream_groups(
         self,
@@ -338,19 +338,24 @@ def _translatable(pieces: Sequence[Piece]) -> list[str]:
 
 def _flag(paragraphs: Sequence[Paragraph]) -> str:
     """Return why a person should look at a translation; empty without reason."""
-    return next((flag for one in paragraphs if (flag := one.flag)), "")
+    return next((flag for paragraph in paragraphs if (flag := paragraph.flag)), "")
 
 
-def _others(text: TranslatedText, found: Alternatives, most: int) -> Alternatives:
+def _others(text: TranslatedText, alternatives: Alternatives, most: int) -> Alternatives:
     """Return what differs from the translation of a text."""
-    return found._replace(texts=tuple(one for one in _with(text, found.texts) if one != text.text)[:most])
+    return alternatives._replace(
+        texts=tuple(translation for translation in _with(text, alternatives.texts) if translation != text.text)[:most]
+    )
 
 
 def _with(text: TranslatedText, translations: Iterable[str]) -> Iterator[str]:
     """Yield a text with other translations of its one sentence."""
     for translation in translations:
-        parts = ((translation, one.written.gap) if one.translation else one.written for one in text.paragraph.sentences)
-        yield "".join(part for some in parts for part in some)
+        parts = (
+            (translation, sentence.written.gap) if sentence.translation else sentence.written
+            for sentence in text.paragraph.sentences
+        )
+        yield "".join(part for written in parts for part in written)
 
 
 def _windows(groups: Iterable[Sequence[str]], most: int, most_bytes: int) -> Iterator[list[Sequence[str]]]:

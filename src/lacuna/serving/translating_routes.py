@@ -199,12 +199,12 @@ def make_translating_routes(directions: Directions, access: Access) -> APIRouter
             done = await service.translate_html(body.texts, options, confidence=body.confidence)
         else:
             done = await service.translate(body.texts, options, lines=body.lines, confidence=body.confidence)
-        translations = [_translated(one, with_sentences=body.format == "text") for one in done]
+        translations = [_translated(text, with_sentences=body.format == "text") for text in done]
         if body.alternatives:
             others = await service.alternatives(done if body.format == "text" else [], options, body.alternatives)
-            for number, one in enumerate(translations):
-                one.alternatives = list(others[number].texts) if others else []
-                one.without_memory |= bool(others) and others[number].without_memory
+            for number, translation in enumerate(translations):
+                translation.alternatives = list(others[number].texts) if others else []
+                translation.without_memory |= bool(others) and others[number].without_memory
         languages = service.engine.model.languages
         answer = TranslateAnswer(
             translations=translations,
@@ -228,16 +228,16 @@ def make_translating_routes(directions: Directions, access: Access) -> APIRouter
         """Find sentences of memories that equal or resemble a text: at most 3, with a similarity of 0.7 or more."""
         service, _ = await directions.choose(body.memories, body.source, body.target, [body.text])
         service.check_texts([body.text])
-        found = service.matches(service.resolve_options(body.memories).memories)
-        near = await asyncio.to_thread(found.near, body.text)
-        return MatchesAnswer(matches=[_match(one) for one in near])
+        segment_matches = service.matches(service.resolve_options(body.memories).memories)
+        near = await asyncio.to_thread(segment_matches.near, body.text)
+        return MatchesAnswer(matches=[_match(match) for match in near])
 
     @routes.post("/detect", tags=["translate"], responses=errors(400, 413, 422))
     async def find_language(body: DetectBody) -> DetectAnswer:
         """Tell the language of a text."""
         directions.services[0].check_texts([body.text])
-        found = await asyncio.to_thread(detect, sample([body.text]))
-        return DetectAnswer(languages=[_detected(one) for one in found])
+        detected = await asyncio.to_thread(detect, sample([body.text]))
+        return DetectAnswer(languages=[_detected(language) for language in detected])
 
     return routes
 
@@ -250,15 +250,15 @@ def _options(service: Service, body: _OptionsBody) -> TranslationOptions:
     return service.resolve_options(body.memories, combiner, beam, pairs)
 
 
-def _translated(one: TranslatedText, *, with_sentences: bool) -> Translated:
-    whole = one.paragraph
+def _translated(translated: TranslatedText, *, with_sentences: bool) -> Translated:
+    whole = translated.paragraph
     answer = Translated(
-        text=one.text,
+        text=translated.text,
         score=whole.score,
         tokens=whole.tokens,
         without_memory=whole.without_memory,
         confidence=whole.confidence,
-        flag=one.flag,
+        flag=translated.flag,
     )
     if with_sentences:
         answer.sentences = [
@@ -275,16 +275,16 @@ def _translated(one: TranslatedText, *, with_sentences: bool) -> Translated:
     return answer
 
 
-def _detected(one: Detected) -> DetectedLanguage:
-    return DetectedLanguage(language=one.language, confidence=one.confidence)
+def _detected(detected: Detected) -> DetectedLanguage:
+    return DetectedLanguage(language=detected.language, confidence=detected.confidence)
 
 
-def _match(one: Match) -> MatchAnswer:
+def _match(match: Match) -> MatchAnswer:
     return MatchAnswer(
-        memory=one.memory,
-        sentence=one.sentence,
-        source=one.pair.source,
-        target=one.pair.target,
-        text=one.text,
-        similarity=one.similarity,
+        memory=match.memory,
+        sentence=match.sentence,
+        source=match.pair.source,
+        target=match.pair.target,
+        text=match.text,
+        similarity=match.similarity,
     )
