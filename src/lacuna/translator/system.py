@@ -30,6 +30,7 @@ from lacuna.combiners import (
 from lacuna.combiners.storage import describe_combiner, make_combiner
 from lacuna.datastore.manifest import ModelIdentity
 from lacuna.decoding import BeamSettings
+from lacuna.errors import SettingError
 from lacuna.memory import Memory, open_memory, place_in
 from lacuna.models import Model
 from lacuna.translator.calibration import Calibration, load_calibration
@@ -120,19 +121,15 @@ class SystemRecord(Record):
         :param base: Folder that relative names start from.
         :param model: Its model, loaded.
         :param name: Name of the memory in explanations; by default, that of its folder.
+        :raises LacunaError: A part is missing or damaged, or was not saved.
         """
         folder = None if self.combiner is None or self.combiner.folder is None else base / self.combiner.folder
-        combiner: Combiner | None = None
-        if folder is not None:
-            combiner = load_combiner(folder)
-        elif self.combiner is not None:
-            combiner = make_combiner(self.combiner.kind, self.combiner.settings)
         return System(
             model,
             [open_memory(place_in(base, memory), name) for memory in self.memories],
-            combiner,
+            self._open_combiner(folder),
             self.beam,
-            gate=None if self.gate is None or folder is None else load_gate(folder)[0],
+            gate=None if self.gate is None else load_gate(_saved(folder, "gate"))[0],
             gate_entries=None if self.gate is None else self.gate.entries,
             calibration=None if self.calibration is None else load_calibration(base / self.calibration),
             exact_contexts=self.exact_contexts,
@@ -140,6 +137,23 @@ class SystemRecord(Record):
             int8=self.int8,
             fallback=self.fallback,
         )
+
+    def _open_combiner(self, folder: Path | None) -> Combiner | None:
+        if folder is not None:
+            return load_combiner(folder)
+        if self.combiner is None:
+            return None
+        combiner = make_combiner(self.combiner.kind, self.combiner.settings)
+        if combiner.network is not None:  # its weights would be new ones
+            _saved(folder, "combiner")
+        return combiner
+
+
+def _saved(folder: Path | None, part: str) -> Path:
+    """Return the folder of a part, or refuse one that was never saved."""
+    if folder is None:
+        raise SettingError(f"{part}: was not saved when the system was recorded; save it, and record the system again")
+    return folder
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -201,7 +215,7 @@ class System:
         )
 
     def record(self, base: Path | None = None) -> SystemRecord:
-        """Return the system as plain values.
+        """Return the system as plain values. A memory of which only some entries are found is named as a whole.
 
         :param base: Folders below it are named relative to it.
         """
@@ -217,9 +231,7 @@ class System:
                 languages=None if self.model.languages is None else str(self.model.languages),
                 mask_placeholders=self.model.mask_placeholders,
             ),
-            memories=tuple(
-                _relative(next(iter(memory.folders), None), base) or memory.place for memory in self.memories
-            ),
+            memories=tuple(_place_of(memory, base) for memory in self.memories),
             combiner=combiner,
             gate=None if self.gate is None else GatePart(entries=self.gate_entries),
             calibration=None if self.calibration is None else _relative(self.calibration.path, base) or "unsaved",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import lacuna
 from commands import Run
-from lacuna.combiners import Gate, Proximity, Vanilla
+from lacuna.combiners import Adaptive, Gate, Proximity, Vanilla
 from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
+from lacuna.errors import CalibrationError, SettingError
 from lacuna.index import build_index
 from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
@@ -120,6 +122,16 @@ def test_records_are_compared_and_saved(bundled: Model, memory: Memory, tmp_path
     assert opened.record() == record
     texts = ["Der Besitzer fehlt noch immer.", OTHER]
     assert [one.text for one in opened.open().translate(texts)] == [one.text for one in plain.open().translate(texts)]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{"combiner": Adaptive(k=2)}, {"gate": object()}, {"calibration": Calibration((1.0, 0.5), (0.0,), (0.5,), 64)}],
+)
+def test_what_was_not_saved_is_refused(bundled: Model, memory: Memory, tmp_path: Path, parts: dict[str, Any]) -> None:
+    record = System(bundled, [memory], **parts).record()
+    with pytest.raises((SettingError, CalibrationError), match=r"not saved|no calibration there"):
+        record.open(tmp_path, bundled)
 
 
 def test_a_record_names_folders_relative_to_its_own(bundled: Model, memory: Memory) -> None:
