@@ -55,29 +55,36 @@ def adapt(
 
 
 def _print_domain(domain: Domain) -> None:
-    found = domain.manifest
-    if found.scores:
+    manifest = domain.manifest
+    if manifest.scores:
         rows = [
-            (one.name, f"{one.bleu:.2f}", f"{one.chrf:.2f}", "" if one.p_value is None else f"{one.p_value:.3f}")
-            for one in found.scores
+            (
+                score.name,
+                f"{score.bleu:.2f}",
+                f"{score.chrf:.2f}",
+                "" if score.p_value is None else f"{score.p_value:.3f}",
+            )
+            for score in manifest.scores
         ]
-        print_table(f"{found.pairs.test:,} test sentences", ["system", "BLEU", "chrF", "p"], rows)
+        print_table(f"{manifest.pairs.test:,} test sentences", ["system", "BLEU", "chrF", "p"], rows)
     print_facts(domain)
-    typer.echo(f"{domain.path}: done in {duration(sum(found.seconds.values()))}; see {domain.path / 'report.html'}")
+    typer.echo(f"{domain.path}: done in {duration(sum(manifest.seconds.values()))}; see {domain.path / 'report.html'}")
 
 
 def print_facts(domain: Domain) -> None:
     """Print what a domain consists of, and what was decided."""
-    found = domain.manifest
-    memory, pairs = found.memory, found.pairs
+    manifest = domain.manifest
+    memory, pairs = manifest.memory, manifest.pairs
     dropped = f", {memory.pruned:.1%} dropped by PLAC" if memory.pruned else ""
     gate = (
-        "" if found.combiner.searched is None else f", gate that searches at {found.combiner.searched:.0%} of the steps"
+        ""
+        if manifest.combiner.searched is None
+        else f", gate that searches at {manifest.combiner.searched:.0%} of the steps"
     )
-    settings = ", ".join(f"{name} {value}" for name, value in found.combiner.settings.items())
+    settings = ", ".join(f"{name} {value}" for name, value in manifest.combiner.settings.items())
     typer.echo(
         f"Memory: {memory.entries:,} entries of {pairs.train:,} pairs, {memory.known:.1%} known to the model{dropped}\n"
-        f"Combiner: {found.combiner.kind} with {settings}{gate}"
+        f"Combiner: {manifest.combiner.kind} with {settings}{gate}"
     )
-    for note in found.notes:
+    for note in manifest.notes:
         typer.echo(f"- {note}")

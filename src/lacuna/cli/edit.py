@@ -147,18 +147,18 @@ def scan(
     Example: `lacuna scan it/memory --numbers | lacuna forget it/memory --sentences -`
     """
     findings = list(scan_sentences(open_store(memory_folder(memory)).sentences.present(), kind or tuple(KINDS)))
-    found = sorted({finding.sentence for finding in findings})
+    sentences = sorted({finding.sentence for finding in findings})
     if json:
         content = [finding.as_json(show) for finding in findings]
-        return print_json({"memory": str(memory), "sentences": len(found), "findings": content})
+        return print_json({"memory": str(memory), "sentences": len(sentences), "findings": content})
     if numbers:
-        return typer.echo("\n".join(map(str, found)), nl=bool(found))
+        return typer.echo("\n".join(map(str, sentences)), nl=bool(sentences))
     if show:
         rows = [(str(each.sentence), each.kind, each.side, each.text) for each in findings]
         return print_table(str(memory), ["sentence", "kind", "side", "found"], rows)
     counts = Counter(finding.kind for finding in findings)
     print_table(str(memory), ["kind", "found"], [(name, f"{counts[name]:,}") for name in kind or KINDS])
-    typer.echo(f"{len(found):,} sentences; --show lists them")
+    typer.echo(f"{len(sentences):,} sentences; --show lists them")
 
 
 def _read_numbers(file: str | None) -> list[int]:

@@ -168,7 +168,7 @@ def _print_scores(scores: Sequence[SystemScore], samples: int, seed: int) -> Non
 
 def _row(score: SystemScore) -> tuple[str, ...]:
     # Text of one width, so that decimal points are aligned.
-    numbers = (f"{one.value:6.2f}" for one in (score.bleu, score.chrf, score.ter))
+    numbers = (f"{metric.value:6.2f}" for metric in (score.bleu, score.chrf, score.ter))
     return (score.name, *numbers, *_test(score.p_value, score.p_decline, bool(score.better)))
 
 

@@ -107,15 +107,15 @@ def gaps(
         raise SettingError(f"--into: got {into}, the file that is read; name another")
     translator = system.open(calibration=calibration)
     sentences = read(translator.model)
-    texts, places = [one.text for one in sentences], [one.place for one in sentences]
-    found = find_gaps(translator, texts, places=places, progress=BarProgress())
+    texts, places = [sentence.text for sentence in sentences], [sentence.place for sentence in sentences]
+    ranked = find_gaps(translator, texts, places=places, progress=BarProgress())
     if into:
-        write_text(into, "".join(_tsv_line(gap) for gap in found))
+        write_text(into, "".join(_tsv_line(gap) for gap in ranked))
     if json:
-        return print_json({"sentences": len(found), "gaps": [gap.as_json() for gap in found]})
-    _print_gaps(found, top)
+        return print_json({"sentences": len(ranked), "gaps": [gap.as_json() for gap in ranked]})
+    _print_gaps(ranked, top)
     if into:
-        typer.echo(f"{into}: {len(found):,} sentences, the least known first")
+        typer.echo(f"{into}: {len(ranked):,} sentences, the least known first")
 
 
 def _print_explanation(explanation: Explanation, compared: str | None, neighbors: int) -> None:
@@ -169,11 +169,14 @@ def _neighbor_text(near: ExplainedNeighbor) -> Text:
     )
 
 
-def _print_calibration(found: CalibrationManifest) -> None:
-    rows = [(one.name, *(f"{x:.4f}" for x in (one.ece, one.brier, one.sentence_error))) for one in found.measured]
+def _print_calibration(manifest: CalibrationManifest) -> None:
+    rows = [
+        (measured.name, *(f"{x:.4f}" for x in (measured.ece, measured.brier, measured.sentence_error)))
+        for measured in manifest.measured
+    ]
     print_table(
-        f"{found.tokens:,} dev tokens in {found.sentences:,} sentences, each held out once; "
-        f"the model is right at {found.right:.1%}",
+        f"{manifest.tokens:,} dev tokens in {manifest.sentences:,} sentences, each held out once; "
+        f"the model is right at {manifest.right:.1%}",
         ["features", "ECE", "Brier", "sentence error"],
         rows,
     )
@@ -184,8 +187,8 @@ def _tsv_line(gap: Gap) -> str:
     return "\t".join([f"{gap.gap:.6f}", " ".join(gap.place.split()), *texts]) + "\n"
 
 
-def _print_gaps(found: Sequence[Gap], top: int) -> None:
-    lines = all(gap.place.isdigit() for gap in found)
+def _print_gaps(ranked: Sequence[Gap], top: int) -> None:
+    lines = all(gap.place.isdigit() for gap in ranked)
     rows = [
         (
             f"{gap.gap:.3f}",
@@ -195,7 +198,7 @@ def _print_gaps(found: Sequence[Gap], top: int) -> None:
             f"{gap.distance:.1f}",
             gap.source,
         )
-        for gap in found[:top]
+        for gap in ranked[:top]
     ]
-    title = f"The {len(rows):,} least known of {len(found):,} sentences"
+    title = f"The {len(rows):,} least known of {len(ranked):,} sentences"
     print_table(title, ["gap", "line" if lines else "place", "p", "margin", "distance", "source"], rows)

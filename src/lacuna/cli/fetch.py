@@ -72,12 +72,15 @@ def _print_domains(json: bool) -> None:
 
 
 def _print_report(report: FetchReport, show: int) -> None:
-    rows = [(one.name, one.version, one.license, f"{one.size / 1e6:.1f}", one.pairs) for one in report.packages]
+    rows = [
+        (package.name, package.version, package.license, f"{package.size / 1e6:.1f}", package.pairs)
+        for package in report.packages
+    ]
     print_table(f"{report.domain} {report.languages}", ["package", "version", "license as stated", "MB", "pairs"], rows)
     state = "already there" if report.already_there else "written"
     parts = ", ".join(f"{part} {pairs:,}" for part, pairs in report.pairs.items())
     tokens = ", ".join(f"{side} {number:,}" for side, number in report.tokens.items())
-    megabytes = sum(one.size for one in report.packages) / 1e6
+    megabytes = sum(package.size for package in report.packages) / 1e6
     typer.echo(f"{report.into}: {state} in {report.seconds:.1f} s")
     typer.echo(f"pairs: {report.total:,} ({parts}) from {len(report.packages)} packages of {megabytes:.0f} MB")
     typer.echo(f"tokens: {tokens}")

@@ -174,7 +174,7 @@ def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> lis
 
     use_threads(system.threads)
     loaded: dict[tuple[str, str | None], dict[str, Domain]] = {}
-    for name, folder in [_named("--domain", one, lambda folder, name: (name, Path(folder))) for one in given]:
+    for name, folder in [_named("--domain", option, lambda folder, name: (name, Path(folder))) for option in given]:
         manifest = read_domain_manifest(folder)
         domains = loaded.setdefault((manifest.model.fingerprint, manifest.languages), {})
         if name in domains:

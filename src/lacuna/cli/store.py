@@ -237,15 +237,15 @@ def _looked_for() -> str:
 
 def _print_entries(entries: list[Entry], text: Callable[[int], str]) -> None:
     for sentence in dict.fromkeys(entry.sentence for entry in entries):
-        some = [entry for entry in entries if entry.sentence == sentence]
-        origin = some[0].pair.origin
+        chosen = [entry for entry in entries if entry.sentence == sentence]
+        origin = chosen[0].pair.origin
         typer.echo(
-            f"sentence {sentence}, {origin.file}:{origin.place}\n  {some[0].pair.source}\n  {some[0].pair.target}"
+            f"sentence {sentence}, {origin.file}:{origin.place}\n  {chosen[0].pair.source}\n  {chosen[0].pair.target}"
         )
         rows = [
             (e.entry, e.position, text(e.value), text(e.prediction), "yes" if e.known else "no", f"{e.p_gold:.3f}")
             + (("",) if e.margin is None else (str(e.margin),))
-            for e in some
+            for e in chosen
         ]
         print_table("", ["entry", "position", "token", "prediction", "known", "p", "margin"], rows)
     if not entries:

@@ -160,9 +160,9 @@ def _check_file(file: Path, into: Path, lines: bool) -> None:
 def _print_report(report: DocumentReport, into: Path) -> None:
     parts = [f"{report.translated:,} translated", f"{report.matched:,} taken from the memory", f"{report.kept:,} kept"]
     typer.echo(f"{into}: {report.segments:,} segments: {', '.join(parts)}; {report.review:,} to review")
-    for one in report.least_sure[:10]:
-        sure = "" if one.confidence is None else f" {one.confidence:.2f}"
-        typer.echo(f"  {one.place}{sure} {one.reason}: {_short(one.source)} -> {_short(one.text)}")
+    for reviewed in report.least_sure[:10]:
+        sure = "" if reviewed.confidence is None else f" {reviewed.confidence:.2f}"
+        typer.echo(f"  {reviewed.place}{sure} {reviewed.reason}: {_short(reviewed.source)} -> {_short(reviewed.text)}")
 
 
 def _short(text: str, most: int = 60) -> str:

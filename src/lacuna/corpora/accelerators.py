@@ -52,8 +52,8 @@ class Accelerator(NamedTuple):
         if first is not None and first[0].lower() != first[0].upper():
             return text[: first.start()] + self.mark + text[first.start() :]
         end = _END.search(text)
-        place = end.start() if end else len(text)
-        return f"{text[:place]}({self.mark}{self.letter.upper()}){text[place:]}"
+        position = end.start() if end else len(text)
+        return f"{text[:position]}({self.mark}{self.letter.upper()}){text[position:]}"
 
     def is_certain(self, translation: str) -> bool:
         """Tell whether the accelerator of a translation is where a person would expect it.
@@ -78,17 +78,17 @@ def find_accelerator(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, 
     marks = [match.start() for match in _MARK.finditer(text) if not _inside(match.start(), spans)]
     if len(marks) != 1:
         return text, None
-    place = marks[0]
-    enclosed = _IN_PARENTHESES.search(text, max(0, place - 2))
-    if enclosed and enclosed.start(1) == place:
+    position = marks[0]
+    enclosed = _IN_PARENTHESES.search(text, max(0, position - 2))
+    if enclosed and enclosed.start(1) == position:
         return text[: enclosed.start()] + text[enclosed.end() :], Accelerator(enclosed[1], enclosed[2], False)
-    mark, before, letter = text[place], text[:place], text[place + 1 : place + 2]
-    if not _LETTER.fullmatch(letter) or _inside(place + 1, spans):
+    mark, before, letter = text[position], text[:position], text[position + 1 : position + 2]
+    if not _LETTER.fullmatch(letter) or _inside(position + 1, spans):
         return text, None
     leads = before[-1:] not in _NOT_BEFORE
-    leads = leads and all(_inside(found.start(), spans) for found in _LETTER.finditer(before))
-    if leads or _BEFORE_WORD.fullmatch(before[-1:]) or (not _CODE.search(plain) and _marks_inside_word(text, place)):
-        return before + text[place + 1 :], Accelerator(mark, letter, leads)
+    leads = leads and all(_inside(match.start(), spans) for match in _LETTER.finditer(before))
+    if leads or _BEFORE_WORD.fullmatch(before[-1:]) or (not _CODE.search(plain) and _marks_inside_word(text, position)):
+        return before + text[position + 1 :], Accelerator(mark, letter, leads)
     return text, None
 
 
@@ -112,18 +112,18 @@ def _plain(text: str, spans: Sequence[tuple[int, int]]) -> str:
     return "".join([*parts, text[last:]])
 
 
-def _marks_inside_word(text: str, place: int) -> bool:
-    before, after = _IN_WORD.search(text[:place]), _WORD_END.match(text, place + 1)
+def _marks_inside_word(text: str, position: int) -> bool:
+    before, after = _IN_WORD.search(text[:position]), _WORD_END.match(text, position + 1)
     if before is None or after is None or not before[0]:
         return False
-    if text[place] == "&":
+    if text[position] == "&":
         return after[0][0].islower()
     follows = text[after.end() : after.end() + 1]
     word = before[0] + after[0]
     return after[0].islower() and follows not in ("(", ".") and (word[0].isupper() or not word.isascii())
 
 
-def _inside(place: int, spans: Sequence[tuple[int, int]]) -> bool:
+def _inside(position: int, spans: Sequence[tuple[int, int]]) -> bool:
     """Tell whether a place is in one of the spans, which are in order."""
-    number = bisect_right(spans, place, key=lambda span: span[0])
-    return number > 0 and place < spans[number - 1][1]
+    number = bisect_right(spans, position, key=lambda span: span[0])
+    return number > 0 and position < spans[number - 1][1]

@@ -32,8 +32,8 @@ def same_amounts(source: str, target: str) -> bool:
     if not amounts:
         return True
     digits = Counter(_digits(number) for amount in amounts for number in _NUMBERS.findall(amount))
-    found = Counter(map(_digits, _NUMBERS.findall(target)))
-    if digits - found:
+    translated = Counter(map(_digits, _NUMBERS.findall(target)))
+    if digits - translated:
         return False
     return all(
         written.search(target) is not None

@@ -120,10 +120,10 @@ class Masked:
             text = pattern.sub(self._original, text)
         return text if self.accelerator is None else self.accelerator.put_back(text, placeholder_spans(text))
 
-    def _original(self, found: re.Match[str]) -> str:
-        stand_in = self.stand_ins[found[2]]
-        before = "" if stand_in.spaced_before else found[1]
-        return before + stand_in.original + ("" if stand_in.spaced_after else found[3])
+    def _original(self, match: re.Match[str]) -> str:
+        stand_in = self.stand_ins[match[2]]
+        before = "" if stand_in.spaced_before else match[1]
+        return before + stand_in.original + ("" if stand_in.spaced_after else match[3])
 
 
 def placeholder_spans(text: str) -> list[tuple[int, int]]:
@@ -152,11 +152,11 @@ def without_accelerator(text: str) -> tuple[str, Accelerator | None]:
     Entities that spell letters of words are replaced by these letters, since their ``&`` is no accelerator.
     """
     text = _with_letters(text)
-    found = find_accelerator(text, placeholder_spans(text))
+    result = find_accelerator(text, placeholder_spans(text))
     # Without the mark, something else may look like a placeholder, which would not be one when it is put back.
-    if found[1] is not None and find_placeholders(found[0]) != find_placeholders(text):
+    if result[1] is not None and find_placeholders(result[0]) != find_placeholders(text):
         return text, None
-    return found
+    return result
 
 
 def _marks(text: str) -> tuple[bool, int]:
@@ -182,15 +182,15 @@ def is_nested(text: str) -> bool:
 def _enclosing(text: str) -> set[str]:
     """Return the inline codes that open around at least one letter."""
     opened: list[str] = []
-    found: set[str] = set()
+    enclosing: set[str] = set()
     for letter in text:
         if OPENING <= ord(letter) < CLOSING:
             opened.append(letter)
         elif CLOSING <= ord(letter) < ALONE and opened:
             opened.pop()
         elif letter.isalpha():
-            found.update(opened)
-    return found
+            enclosing.update(opened)
+    return enclosing
 
 
 def mask(text: str, style: int = 0) -> Masked:

@@ -116,21 +116,21 @@ class _CorpusFile:
 def _all_pairs(
     sources: Sequence[str | Path], files: Sequence[_CorpusFile], tag: str | None, report: ReadingReport | None
 ) -> Iterator[SentencePair]:
-    found = ReadingReport() if report is None else report
+    counts = ReadingReport() if report is None else report
     for file in files:
-        found.files += 1
+        counts.files += 1
         empty = True
         for pair in _pairs(file.read, file.name, tag):
             empty = False
             yield pair
         if empty:
-            found.empty.append(file.name)
-    if len(found.empty) == len(files):
+            counts.empty.append(file.name)
+    if len(counts.empty) == len(files):
         names = ", ".join(map(str, sources[:_MAX_NAMED])) + (" ..." if len(sources) > _MAX_NAMED else "")
         which = "no sentence pair found" if len(files) == 1 else f"none of its {len(files):,} files has a translation"
         raise CorpusError(f"{names}: empty corpus, {which}; name a file with at least one translation")
-    if report is None and found.empty:
-        warnings.warn(found.summary(), LacunaWarning, stacklevel=2)
+    if report is None and counts.empty:
+        warnings.warn(counts.summary(), LacunaWarning, stacklevel=2)
 
 
 def _pairs(read: Callable[[], Iterator[Unit]], file: str, tag: str | None) -> Iterator[SentencePair]:
@@ -158,11 +158,11 @@ def _bilingual(path: Path, name: str, languages: Languages | None) -> _CorpusFil
 
 def _in_folder(folder: Path, languages: Languages | None) -> list[_CorpusFile]:
     """Find bilingual files at any depth, in the order of their names, without hidden files and folders."""
-    found: list[Path] = []
-    for place, folders, names in os.walk(folder):
+    paths: list[Path] = []
+    for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in names if not name.startswith(".")]
-    files = sorted(path for path in found if content_suffix(path) in READERS)
+        paths += [Path(parent, name) for name in names if not name.startswith(".")]
+    files = sorted(path for path in paths if content_suffix(path) in READERS)
     if not files:
         raise CorpusError(f"{folder}: no corpus in this folder; looked for {_ALLOWED}")
     return [_bilingual(path, str(path), languages) for path in files]

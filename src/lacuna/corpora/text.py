@@ -81,8 +81,8 @@ def _object(where: str, line: str) -> dict[str, Any]:
 
 def _text(where: str, record: dict[str, Any], key: str) -> str:
     if key not in record:
-        found = ", ".join(map(repr, record)) or "none"
-        raise CorpusError(f"{where}: no key '{key}', got {found}; each object needs 'source' and 'target'")
+        keys = ", ".join(map(repr, record)) or "none"
+        raise CorpusError(f"{where}: no key '{key}', got {keys}; each object needs 'source' and 'target'")
     value = record[key]
     if not isinstance(value, str):
         raise CorpusError(f"{where}: '{key}' is a {type(value).__name__}, not a string; put the text in quotes")

@@ -112,7 +112,7 @@ class SentenceTable:
         forgotten: NDArray[np.int64] | None = None,
     ) -> None:
         self.texts, self.starts = tuple(texts), tuple(starts)
-        self._ends = np.cumsum([len(some) - 1 for some in self.starts], dtype=np.int64)
+        self._ends = np.cumsum([len(shard_starts) - 1 for shard_starts in self.starts], dtype=np.int64)
         self._forgotten = np.empty(0, np.int64) if forgotten is None else forgotten
 
     def __len__(self) -> int:
@@ -142,8 +142,8 @@ class SentenceTable:
 
     def line(self, sentence: int) -> bytes:
         """Return the line of a sentence, empty if it was forgotten."""
-        place = int(np.searchsorted(self._forgotten, sentence))
-        if place < len(self._forgotten) and self._forgotten[place] == sentence:
+        index = int(np.searchsorted(self._forgotten, sentence))
+        if index < len(self._forgotten) and self._forgotten[index] == sentence:
             return b""
         shard = int(np.searchsorted(self._ends, sentence, side="right"))
         local = int(sentence) - (int(self._ends[shard - 1]) if shard else 0)
@@ -161,7 +161,7 @@ class SentenceTable:
             if start < last and first < end:
                 text = self.texts[shard].read()
                 places = self.starts[shard][max(first, start) - start : min(last, end) - start + 1].tolist()
-                result += [text[place:next_place] for place, next_place in pairwise(places)]
+                result += [text[start_byte:end_byte] for start_byte, end_byte in pairwise(places)]
         return result
 
     def present(self) -> Iterator[tuple[int, SentencePair]]:
@@ -182,8 +182,8 @@ def shard_folder(store: Path, number: int) -> Path:
 def check_hash(path: Path, record: FileRecord) -> None:
     """Refuse a file whose content is not that of its record; for files that are small beside the keys."""
     with reading(path):
-        found = record_of(path)
-    if found != record:
+        current = record_of(path)
+    if current != record:
         raise StoreError(f"{path}: changed or damaged; copy or build the store again")
 
 

@@ -142,14 +142,14 @@ class FinishedHypotheses:
         places = np.nonzero(np.isfinite(scores))
         columns = (part[chosen][places].tolist() for part in (self.scores, self._tokens, self._log_probs))
         paths = backpointers.follow(self._nodes[chosen][places])
-        found: list[list[Hypothesis]] = [[] for _ in chosen]
+        hypotheses: list[list[Hypothesis]] = [[] for _ in chosen]
         for sentence, score, token, log_prob, length, *path in zip(
             places[0].tolist(), *columns, *(column.tolist() for column in paths), strict=True
         ):
             tokens, log_probs, score_gaps = (part[:length][::-1] for part in path)
             hypothesis = Hypothesis((*tokens, token), score, (*log_probs, log_prob), (0.0, *score_gaps))
-            found[sentence].append(hypothesis)
-        return found
+            hypotheses[sentence].append(hypothesis)
+        return hypotheses
 
 
 def _merged(old: NDArray[_Number], new: NDArray[_Number], best: NDArray[np.int64]) -> NDArray[_Number]:

@@ -92,8 +92,8 @@ def search(
     :param capacity: Maximum batch size; by default all sources are searched at once.
     :param on_finished: Called with the number of sentences that ended in a step, if there are any.
     """
-    found = search_blocks(scorer, [sources], settings, capacity=capacity, on_finished=on_finished)
-    return [hypotheses for _, hypotheses in sorted(one for group in found for one in group)]
+    groups = search_blocks(scorer, [sources], settings, capacity=capacity, on_finished=on_finished)
+    return [hypotheses for _, hypotheses in sorted(result for group in groups for result in group)]
 
 
 @torch.inference_mode()
@@ -116,9 +116,9 @@ def search_blocks(
     capacity = capacity or BatchCapacity(max(1, len(sources)))
     starts = accumulate(map(len, blocks), initial=0)
     waiting = [
-        start + place
+        start + index
         for start, block in zip(starts, blocks, strict=False)
-        for place in longest_first([len(source) for source in block])
+        for index in longest_first([len(source) for source in block])
     ]
     running = _RunningBatch(scorer, sources, settings)
     unread: list[int] = []

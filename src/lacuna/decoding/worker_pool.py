@@ -58,8 +58,8 @@ def decode_all(
     """
     capacity = BatchCapacity(batch_size, max_tokens)
     progress.start("translate", len(sources), "sentences")
-    found = decode_blocks(scorer, sources, settings, [len(sources)], capacity, pool=pool, on_finished=progress.advance)
-    results = [hypotheses for group in found for hypotheses in group]
+    groups = decode_blocks(scorer, sources, settings, [len(sources)], capacity, pool=pool, on_finished=progress.advance)
+    results = [hypotheses for group in groups for hypotheses in group]
     progress.finish()
     return results
 
@@ -92,8 +92,8 @@ def decode_blocks(
     def work(part: list[list[int]]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         numbers = [number for block in part for number in block]
         texts = [[sources[number] for number in block] for block in part]
-        found = search_blocks(scorer, texts, settings, capacity=capacity, on_finished=report)
-        return ([(numbers[place], hypotheses) for place, hypotheses in group] for group in found)
+        groups = search_blocks(scorer, texts, settings, capacity=capacity, on_finished=report)
+        return ([(numbers[index], hypotheses) for index, hypotheses in group] for group in groups)
 
     parts = partition([len(source) for source in sources], blocks, pool.workers)
     waiting: dict[int, list[Hypothesis]] = {}
@@ -119,7 +119,7 @@ def partition(lengths: Sequence[int], blocks: Sequence[int], workers: int) -> li
     groups: list[list[list[int]]] = [[]]  # blocks that are searched together, at most `limit` sentences
     ends = list(accumulate(blocks))
     for start, end in zip([0, *ends], ends, strict=False):
-        order = [start + place for place in longest_first(lengths[start:end])]
+        order = [start + index for index in longest_first(lengths[start:end])]
         for block in (order[first : first + limit] for first in range(0, len(order), limit)):
             if sum(map(len, groups[-1])) + len(block) > limit:
                 groups.append([])

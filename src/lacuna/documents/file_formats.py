@@ -21,7 +21,7 @@ FORMATS: tuple[Format, ...] = (
     TmxFormat(),
     JsonFormat(),
 )
-_BY_SUFFIX = {suffix: one for one in FORMATS for suffix in one.suffixes}
+_BY_SUFFIX = {suffix: file_format for file_format in FORMATS for suffix in file_format.suffixes}
 
 
 def format_of(name: str) -> Format:

@@ -111,11 +111,11 @@ def html_fragment_parts(text: str) -> Iterator[bytes | DocumentSegment]:
 
 def _declared_encoding(content: bytes, name: str) -> str:
     start = content[:4096]
-    found = _XML_CHARSET.search(start) or _META_CHARSET.search(start)
-    if not found:
+    declaration = _XML_CHARSET.search(start) or _META_CHARSET.search(start)
+    if not declaration:
         # Browsers do not take a whole page for UTF-8 unless it says so; references are safe.
         return "ascii" if content.isascii() and b"<html" in start.lower() else "utf-8"
-    charset = found[1].decode("ascii", "replace")
+    charset = declaration[1].decode("ascii", "replace")
     try:
         encoding = codecs.lookup(charset).name
     except LookupError:
@@ -153,10 +153,10 @@ def _tokens(text: str) -> Iterator[_HtmlToken]:
     """Yield all text and markup in order, without gaps."""
     is_xml = text.startswith("<?xml")
     position = 0
-    while found := _MARKUP.search(text, position):
-        if found.start() > position:
-            yield _HtmlToken(Kind.TEXT, position, found.start())
-        token = _tag(text, found, is_xml) if found["tag"] else _other(text, found)
+    while markup := _MARKUP.search(text, position):
+        if markup.start() > position:
+            yield _HtmlToken(Kind.TEXT, position, markup.start())
+        token = _tag(text, markup, is_xml) if markup["tag"] else _other(text, markup)
         yield token
         position = token.end
         if token.kind is Kind.OPEN and token.name in _RAW and not token.is_empty:
@@ -169,33 +169,34 @@ def _tokens(text: str) -> Iterator[_HtmlToken]:
         yield _HtmlToken(Kind.TEXT, position, len(text))
 
 
-def _tag(text: str, found: re.Match[str], is_xml: bool) -> _HtmlToken:
-    name = found["tag"].lower().lstrip("/")
+def _tag(text: str, markup: re.Match[str], is_xml: bool) -> _HtmlToken:
+    name = markup["tag"].lower().lstrip("/")
     attributes: dict[str, tuple[int, int]] = {}
-    position = found.end()
+    position = markup.end()
     while match := _ATTRIBUTE.match(text, position):
         if match["unclosed"]:
             break
         position = match.end()
         if match["end"]:
-            kind = Kind.CLOSE if found["tag"][0] == "/" else Kind.OPEN
+            kind = Kind.CLOSE if markup["tag"][0] == "/" else Kind.OPEN
             is_empty = name in _VOID or (text[position - 2] == "/" and (is_xml or name in _FOREIGN))
-            return _HtmlToken(kind, found.start(), position, name, attributes, is_empty)
+            return _HtmlToken(kind, markup.start(), position, name, attributes, is_empty)
         group = next((group for group in ("double", "single", "bare") if match[group] is not None), None)
         if group:
             quote = group != "bare"
             attributes.setdefault(match["name"].lower(), (match.start(group) - quote, match.end(group) + quote))
-    return _HtmlToken(Kind.ALONE, found.start(), len(text))  # a tag that the file ends in is dropped, says the standard
+    # A tag that the file ends in is dropped, says the standard.
+    return _HtmlToken(Kind.ALONE, markup.start(), len(text))
 
 
-def _other(text: str, found: re.Match[str]) -> _HtmlToken:
+def _other(text: str, markup: re.Match[str]) -> _HtmlToken:
     """Return a comment, a declaration, or what browsers take for a comment."""
-    if text.startswith("<!--", found.start()):
-        comment = _COMMENT.match(text, found.start())
+    if text.startswith("<!--", markup.start()):
+        comment = _COMMENT.match(text, markup.start())
         end = comment.end() if comment else len(text)
     else:
-        end = text.find(">", found.end()) + 1 or len(text)
-    return _HtmlToken(Kind.ALONE, found.start(), end)
+        end = text.find(">", markup.end()) + 1 or len(text)
+    return _HtmlToken(Kind.ALONE, markup.start(), end)
 
 
 # --- spans -----------------------------------------------------------------------------------------------------------

@@ -134,10 +134,10 @@ class _IcuParser:
         position = 0
         while position < len(self._value):
             inside = len(self._arguments) < len(self._branches)
-            found = self._in_branch(position) if inside else self._in_argument(position)
-            if found is None or len(self._branches) > _DEEPEST:
+            match = self._in_branch(position) if inside else self._in_argument(position)
+            if match is None or len(self._branches) > _DEEPEST:
                 return False
-            position = found.end()
+            position = match.end()
         return not self._arguments
 
     def _in_argument(self, position: int) -> re.Match[str] | None:

@@ -158,13 +158,13 @@ def _strings(text: str, name: str) -> Iterator[tuple[int, int, _Path]]:
 
 def _next_token(text: str, position: int, expected: tuple[str, str], name: str) -> tuple[str, int, int]:
     """Return the kind of the next token, its start and its end."""
-    found = _TOKEN.match(text, position)
-    group = found.lastgroup if found else None
-    if found and group:
-        start = found.start(group)
-        kind = {"string": '"', "scalar": "0", "end": "$"}.get(group) or found[group]
+    match = _TOKEN.match(text, position)
+    group = match.lastgroup if match else None
+    if match and group:
+        start = match.start(group)
+        kind = {"string": '"', "scalar": "0", "end": "$"}.get(group) or match[group]
         if kind in expected[0]:
-            return kind, start, found.end()
+            return kind, start, match.end()
     else:
         start = position + len(text[position:]) - len(text[position:].lstrip(" \t\r\n"))
     got = repr(text[start : start + 20]) if start < len(text) else "the end of the file"
@@ -196,8 +196,8 @@ def _line(text: str, position: int) -> int:
 
 
 def _place(path: _Path) -> str:
-    place = ".".join(container.key[:_PLACE_LETTERS] for container in path[-_PLACE_KEYS:])
-    return _SURROGATE.sub("\ufffd", place)
+    keys = ".".join(container.key[:_PLACE_LETTERS] for container in path[-_PLACE_KEYS:])
+    return _SURROGATE.sub("\ufffd", keys)
 
 
 # --- what is a message -----------------------------------------------------------------------------------------------

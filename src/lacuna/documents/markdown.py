@@ -172,7 +172,7 @@ def _block_span(text: str, block: _InlineBlock, env: dict[str, Any]) -> Span | N
         translation = _WHITE_SPACE.sub(" ", translation).strip(" ")
         # A line cannot start with a space; sentences before and after a line break are joined by one.
         translation = _CODE_AND_SPACE.sub(
-            lambda found: found[1] if _LINE_BREAK.fullmatch(inner.render(found[1])) else found[0], translation
+            lambda match: match[1] if _LINE_BREAK.fullmatch(inner.render(match[1])) else match[0], translation
         )
         expected = _merge(_signs(left) + _write(signed, translation, _mark) + _signs(right))
         for escape in (str, _escape_ends, _escape, _escape_all):
@@ -353,13 +353,13 @@ def _recorded(rule: RuleFuncInlineType) -> RuleFuncInlineType:
 
     def record(state: StateInline, silent: bool) -> bool:
         start, tokens, delimiters = state.pos, len(state.tokens), len(state.delimiters)
-        found = rule(state, silent)
-        if found and not silent and isinstance(state, _InlineState):  # not the description of an image
+        matched = rule(state, silent)
+        if matched and not silent and isinstance(state, _InlineState):  # not the description of an image
             token = next((token for token in state.tokens[tokens:] if token.type != "text"), None)
             if token:
                 state.events += _events(state, start, token)
             state.events += _delimiter_events(state, delimiters)
-        return found
+        return matched
 
     return record
 

@@ -55,7 +55,11 @@ class Paragraph:
     @property
     def confidence(self) -> float | None:
         """Mean confidence of all tokens, as far as sentences have one."""
-        known = [(one.confidence, one.tokens) for one in self._translations if one.confidence is not None]
+        known = [
+            (translation.confidence, translation.tokens)
+            for translation in self._translations
+            if translation.confidence is not None
+        ]
         tokens = sum(count for _, count in known)
         return sum(confidence * count for confidence, count in known) / tokens if tokens else None
 
@@ -69,7 +73,7 @@ class Paragraph:
     def has_unknown_confidence(self) -> bool:
         """Whether the confidence of a sentence is not known that a person did not translate."""
         translations = (sentence.translation for sentence in self.sentences if not sentence.match)
-        return any(one is not None and one.confidence is None for one in translations)
+        return any(translation is not None and translation.confidence is None for translation in translations)
 
     @property
     def without_memory(self) -> bool:

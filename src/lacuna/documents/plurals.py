@@ -49,12 +49,12 @@ class Plurals:
     @classmethod
     def parse(cls, field: str) -> Plurals | None:
         """Return what a header field describes, such as ``nplurals=2; plural=(n != 1);``; None if it is not valid."""
-        found = _PLURAL_FORMS.search(field)
-        if not found:
+        match = _PLURAL_FORMS.search(field)
+        if not match:
             return None
-        forms = int(found[1])
+        forms = int(match[1])
         try:
-            rule = c2py(found[2])
+            rule = c2py(match[2])
             numbers = [rule(number) for number in range(1001)]
         except (ValueError, ArithmeticError):
             return None

@@ -54,10 +54,10 @@ def open_sentences(path: Path) -> ReadSentences:
     return lambda model: _check(path, list(read(path, model)))
 
 
-def _check(path: Path, found: list[PlacedSentence]) -> list[PlacedSentence]:
-    if not any(one.text.strip() for one in found):
+def _check(path: Path, sentences: list[PlacedSentence]) -> list[PlacedSentence]:
+    if not any(sentence.text.strip() for sentence in sentences):
         raise CorpusError(f"{path}: no sentence in it; write one per line, or name a document or a corpus")
-    return found
+    return sentences
 
 
 def _corpus(path: Path, model: Model) -> Iterator[PlacedSentence]:

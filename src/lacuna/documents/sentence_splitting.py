@@ -146,10 +146,10 @@ def _without_markup(text: str, start: int, end: int) -> tuple[str, list[_Span], 
     opened: dict[int, int] = {}
     last = start
     for match in _HIDDEN.finditer(text, start, end):
-        found, size = match[0], match.end() - match.start()
-        parts += [text[last : match.start()], " " * size if _is_markup(found) else "X".ljust(size, "x")]
+        hidden, size = match[0], match.end() - match.start()
+        parts += [text[last : match.start()], " " * size if _is_markup(hidden) else "X".ljust(size, "x")]
         last = match.end()
-        code = ord(found[0])
+        code = ord(hidden[0])
         if size > 1:
             placeholders.append(match.span())
         elif OPENING <= code < CLOSING:
@@ -159,8 +159,8 @@ def _without_markup(text: str, start: int, end: int) -> tuple[str, list[_Span], 
     return "".join([*parts, text[last:end]]), placeholders, pairs
 
 
-def _is_markup(found: str) -> bool:
-    return found[0] in "<&| \t" or found[0] in _QUOTES or found[0] >= _FIRST_SYMBOL
+def _is_markup(hidden: str) -> bool:
+    return hidden[0] in "<&| \t" or hidden[0] in _QUOTES or hidden[0] >= _FIRST_SYMBOL
 
 
 def _held(borders: Sequence[int], spans: list[_Span]) -> Iterator[bool]:

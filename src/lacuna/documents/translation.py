@@ -92,13 +92,13 @@ class DocumentReport:
     @property
     def least_sure(self) -> list[Reviewed]:
         """Texts that a person should look at, the least sure first."""
-        return [reviewed for _, _, reviewed in sorted(self._worst, key=lambda one: (-one[0], -one[1]))]
+        return [reviewed for _, _, reviewed in sorted(self._worst, key=lambda item: (-item[0], -item[1]))]
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object."""
         counts = ("format", "segments", "translated", "matched", "kept", "without_memory", "review")
         numbers = {name: getattr(self, name) for name in counts}
-        return numbers | {"least_sure": [asdict(one) for one in self.least_sure]}
+        return numbers | {"least_sure": [asdict(reviewed) for reviewed in self.least_sure]}
 
     def add(self, place: str, source: str, filled: Filled) -> None:
         """Count a translation that was marked for review."""
@@ -177,7 +177,7 @@ class DocumentTranslator:
             return _Plan(part, [], [])
         existing = part.existing or ("",) * len(part.texts)
         filled = [self._known(text, old) for text, old in zip(part.texts, existing, strict=True)]
-        missing = [text for text, one in zip(part.texts, filled, strict=True) if one is None]
+        missing = [text for text, known in zip(part.texts, filled, strict=True) if known is None]
         return _Plan(part, filled, missing)
 
     def _known(self, text: str, old: str) -> Filled | None:
@@ -195,17 +195,17 @@ class DocumentTranslator:
         new = iter(paragraphs)
         unfinished = segment.unfinished or (False,) * len(plan.filled)
         filled = [
-            one if one is not None else self._fill(next(new), was_unfinished, report)
-            for one, was_unfinished in zip(plan.filled, unfinished, strict=True)
+            known if known is not None else self._fill(next(new), was_unfinished, report)
+            for known, was_unfinished in zip(plan.filled, unfinished, strict=True)
         ]
-        for text, one, planned in zip(segment.texts, filled, plan.filled, strict=True):
+        for text, result, planned in zip(segment.texts, filled, plan.filled, strict=True):
             report.segments += 1
             report.translated += planned is None
-            report.matched += one.match
-            report.kept += planned is not None and not one.match
-            if one.review:
-                report.add(segment.place, text, one)
-        if segment.texts and tuple(one.text for one in filled) == segment.existing:
+            report.matched += result.match
+            report.kept += planned is not None and not result.match
+            if result.review:
+                report.add(segment.place, text, result)
+        if segment.texts and tuple(result.text for result in filled) == segment.existing:
             return segment.raw
         return segment.render(filled)
 

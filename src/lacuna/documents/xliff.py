@@ -104,8 +104,8 @@ class _Slot:
 
 def _unit(piece: XmlPart) -> bytes | DocumentSegment:
     unit = XliffUnit.parse(piece.node)
-    found = [_slot(piece, unit, segment) for segment in unit.segments]
-    slots = [slot for slot in found if slot is not None]
+    all_slots = [_slot(piece, unit, segment) for segment in unit.segments]
+    slots = [slot for slot in all_slots if slot is not None]
     if not slots:
         return piece.raw
     render = _Unit1.of(piece, slots).render if unit.is_1 else partial(_render_2, piece, slots)
@@ -244,8 +244,8 @@ def _note_edits_2(piece: XmlPart, remark: str) -> Iterator[Edit]:
     unit = piece.node
     tag, around, notes = unit.sibling_tag("note"), unit.sibling_tag("notes"), unit.child("notes")
     note = f'<{tag} category="lacuna">{remark}</{tag}>' if remark else ""
-    found = notes.children("note") if notes is not None else []
-    others = [each for each in found if each.attributes.get("category") != "lacuna"]
+    existing = notes.children("note") if notes is not None else []
+    others = [each for each in existing if each.attributes.get("category") != "lacuna"]
     if notes is None:
         if note:
             first = unit.children("originalData", "segment", "ignorable")[0]
@@ -253,6 +253,6 @@ def _note_edits_2(piece: XmlPart, remark: str) -> Iterator[Edit]:
     elif not others:
         yield (notes.start, notes.end, f"<{around}>{note}</{around}>") if note else piece.removal(notes)
     else:
-        yield from (piece.removal(each) for each in found if each.attributes.get("category") == "lacuna")
+        yield from (piece.removal(each) for each in existing if each.attributes.get("category") == "lacuna")
         if note:
             yield others[-1].end, others[-1].end, piece.indent(others[-1]) + note

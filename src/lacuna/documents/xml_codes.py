@@ -79,20 +79,20 @@ def read_coded(inline: InlineElements, piece: XmlPart, node: Node) -> Coded:
     tokens = list(_tokens(inline, piece, node))
     partners = _partners(tokens)
     codes = InlineCodes()
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     letters: dict[_CodeToken, list[str]] = {}
     for number, token in enumerate(tokens):
         if token.kind is _CodeKind.TEXT:
-            found[number] = token.markup
+            texts[number] = token.markup
             continue
         with _located(piece):
             if number in partners:
                 last = partners[number]
-                found[number], found[last] = codes.pair(token.markup, tokens[last].markup)
-            elif number not in found:
-                found[number] = codes.alone(token.markup)
-        letters.setdefault(_identity(token), []).append(found[number])
-    text = "".join(found[number] for number in range(len(tokens)))
+                texts[number], texts[last] = codes.pair(token.markup, tokens[last].markup)
+            elif number not in texts:
+                texts[number] = codes.alone(token.markup)
+        letters.setdefault(_identity(token), []).append(texts[number])
+    text = "".join(texts[number] for number in range(len(tokens)))
     inner = text.strip(BLANK)
     start = text.find(inner)
     return Coded(inner, codes, text[:start], text[start + len(inner) :], letters)
@@ -104,7 +104,7 @@ def read_translation(inline: InlineElements, piece: XmlPart, node: Node, source:
     :raises DocumentError: It has too many codes that the source does not have.
     """
     parts = []
-    letters = {token: iter(found) for token, found in source.letters.items()}
+    letters = {token: iter(codes) for token, codes in source.letters.items()}
     for token in _tokens(inline, piece, node):
         if token.kind is _CodeKind.TEXT:
             parts.append(token.markup)

@@ -160,9 +160,9 @@ def find_python(named: str | Path | None) -> Path:
     """Find the Python of COMET: the given one, that of the environment variable, or that of ``make comet``."""
     wanted = str(named or os.environ.get(PYTHON_VARIABLE) or "")
     # Not resolved: the python of a virtual environment is a link, and finds its environment by its own path.
-    found = shutil.which(Path(wanted or _OWN_PYTHON).expanduser())
-    if found is not None:
-        return Path(found).absolute()
+    program = shutil.which(Path(wanted or _OWN_PYTHON).expanduser())
+    if program is not None:
+        return Path(program).absolute()
     if wanted:
         raise SettingError(f"{wanted}: no such program; name the Python of an environment with unbabel-comet")
     raise MissingExtra(

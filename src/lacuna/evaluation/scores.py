@@ -243,11 +243,11 @@ def compare_runs(
 
 
 def _difference(
-    means: Mapping[str, np.floating[Any]], sampled: Mapping[str, NDArray[np.float64]], one: str, other: str
+    means: Mapping[str, np.floating[Any]], sampled: Mapping[str, NDArray[np.float64]], name: str, other: str
 ) -> RunsDifference:
-    low, high = np.percentile(sampled[one] - sampled[other], [2.5, 97.5])
-    at_least = decline_p(sampled[other], sampled[one])
-    return RunsDifference(float(means[one] - means[other]), float(low), float(high), at_least)
+    low, high = np.percentile(sampled[name] - sampled[other], [2.5, 97.5])
+    at_least = decline_p(sampled[other], sampled[name])
+    return RunsDifference(float(means[name] - means[other]), float(low), float(high), at_least)
 
 
 def with_comet(

@@ -49,8 +49,8 @@ class MilvusIndex:
         if not len(queries) or not self.size:
             return empty_neighborhood(len(queries), k)
         candidates = min(self.size, MAX_RESULTS, k * self._kind.rerank + _SPARE)
-        found = self._in_store(self.collection.search(queries, candidates)["id"])
-        return nearest(true_distances(self._keys, queries, found), found, k)
+        ids = self._in_store(self.collection.search(queries, candidates)["id"])
+        return nearest(true_distances(self._keys, queries, ids), ids, k)
 
     def _in_store(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each entry in the store; -1 for entries that it does not have."""

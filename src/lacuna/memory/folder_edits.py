@@ -61,14 +61,14 @@ def add_pairs(
     new = last_of_each_id(fitting)
     with edit_memory(Path(memory), model, before) as (writer, store):
         lookup = lookup or SentenceLookup()
-        found = lookup.find(store, new)
-        known = {number: store.sentences[sentence] for number, sentence in found.items()}
+        known_sentences = lookup.find(store, new)
+        known = {number: store.sentences[sentence] for number, sentence in known_sentences.items()}
         fresh = [n for n, pair in enumerate(new) if n not in known or not same_pair(pair, known[n])]
         kept = len(lookup.find(store, [pair for pair in too_long if pair.id is not None]))
         if not fresh:
             return replace(_report(writer, None, len(new)), skipped=len(too_long), kept=kept)
         pruning = SegmentPruning.of(store, progress) if prune else None
-        replaced = [found[number] for number in fresh if number in found]
+        replaced = [known_sentences[number] for number in fresh if number in known_sentences]
         # What is too long is counted in the manifest of the segment.
         added = [*(new[number] for number in fresh), *too_long]
         report = _commit(writer, store, "add", added, replaced, model, len(new) - len(fresh), progress, pruning)
@@ -96,15 +96,15 @@ def forget_sentences(
     # Refuses what is wrong before anything is written.
     selection.check(open_store(memory, before=before).sentences, str(memory))
     with edit_memory(Path(memory), before=before) as (writer, store):
-        found = selection.find(store.sentences, str(memory))
-        if dry_run or not len(found):
-            return replace(_report(writer, None), forgotten=tuple(found.tolist()))
+        chosen = selection.find(store.sentences, str(memory))
+        if dry_run or not len(chosen):
+            return replace(_report(writer, None), forgotten=tuple(chosen.tolist()))
         writer.begin()
-        records = writer.forgetting(store, found)
-        with nullcontext() if receipt is None else _receipt(receipt, writer, store, records, found):
-            commit = writer.commit("forget", records, added=0, forgotten=len(found)).commit
+        records = writer.forgetting(store, chosen)
+        with nullcontext() if receipt is None else _receipt(receipt, writer, store, records, chosen):
+            commit = writer.commit("forget", records, added=0, forgotten=len(chosen)).commit
         _sync(writer.folder)
-        return replace(_report(writer, commit), forgotten=tuple(found.tolist()))
+        return replace(_report(writer, commit), forgotten=tuple(chosen.tolist()))
 
 
 def replace_sentence(
@@ -242,12 +242,12 @@ def _sync(folder: Path) -> None:
 
 
 def _receipt(
-    path: Path, writer: MemoryWriter, store: Store, records: Sequence[SegmentRecord], found: NDArray[np.int64]
+    path: Path, writer: MemoryWriter, store: Store, records: Sequence[SegmentRecord], forgotten: NDArray[np.int64]
 ) -> AbstractContextManager[None]:
     """Return a context for the commit that forgets sentences: the receipt is written before, and appears after it."""
     manifest = writer.after(records)
     after = open_commit(writer.folder, manifest, store)
-    pairs = [store.sentences[sentence] for sentence in found.tolist()]
+    pairs = [store.sentences[sentence] for sentence in forgotten.tolist()]
     return receipt_file(path, Receipt.of(manifest.commit, store, after, pairs))
 
 

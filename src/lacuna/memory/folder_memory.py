@@ -187,7 +187,7 @@ class FolderMemory(Memory):
 
     def numbers_of(self, pairs: Sequence[SentencePair]) -> tuple[int, ...]:
         numbers = self._lookup.find(self.store, pairs)
-        return tuple(numbers[place] for place in range(len(pairs)))
+        return tuple(numbers[index] for index in range(len(pairs)))
 
     def merge_segments(self) -> None:
         compact_memory(self.path, tiers=True)
@@ -270,7 +270,7 @@ def _seen_with(store: Store) -> _Stamp | None:
 def _stamp(folder: Path) -> _Stamp | None:
     """Return what changes with every commit to a memory; ``None`` for a store that was never edited."""
     try:
-        found = (folder / MEMORY).stat()
+        status = (folder / MEMORY).stat()
     except FileNotFoundError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

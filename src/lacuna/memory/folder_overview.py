@@ -76,7 +76,9 @@ class FolderOverview:
             bytes=report.bytes,
             index=index_kind,
             made_by=None if manifest.parent is None else manifest.parent.made_by,
-            margins=None if histogram is None else [MarginBin(int(least), **some) for least, some in histogram.items()],
+            margins=None
+            if histogram is None
+            else [MarginBin(int(least), **counts) for least, counts in histogram.items()],
             margins_outdated=report.margins_outdated,
             unmeasured=report.unmeasured,
             needed_words=self._needed_words(token_texts),

@@ -82,7 +82,7 @@ class Selection:
         self.check(sentences, memory)
         pattern = _compile(self.matching)
         texts = None if self.pairs is None else {(pair.source, pair.target) for pair in self.pairs}
-        found = []
+        selected = []
         for sentence, pair in self._candidates(sentences):
             if (
                 (self.tag is None or pair.origin.tag == self.tag)
@@ -90,8 +90,8 @@ class Selection:
                 and (pattern is None or pattern.search(pair.source) or pattern.search(pair.target))
                 and (texts is None or (pair.source, pair.target) in texts)
             ):
-                found.append(sentence)
-        return np.array(found, dtype=np.int64)
+                selected.append(sentence)
+        return np.array(selected, dtype=np.int64)
 
     def _candidates(self, sentences: MemorySentences) -> Iterable[tuple[int, SentencePair]]:
         if self.sentences is None:
@@ -138,14 +138,14 @@ class SentenceLookup:
         self._hashes = {part.path: self._table(part) for part in parts}
         firsts = accumulate((len(part.sentences) for part in parts), initial=0)
         tables = list(zip(firsts, self._hashes.values(), strict=False))
-        found = {}
+        sentences = {}
         for number, pair in enumerate(pairs):
             key = pair_key(pair)
             candidates = [start + local for start, table in tables for local in table.get(_hash(key), ())]
             same = [each for each in candidates if each in store.sentences and pair_key(store.sentences[each]) == key]
             if same:
-                found[number] = same[-1]
-        return found
+                sentences[number] = same[-1]
+        return sentences
 
     def _table(self, part: Store) -> dict[int, list[int]]:
         if part.path in self._hashes:

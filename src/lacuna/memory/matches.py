@@ -133,7 +133,9 @@ class SegmentMatches:
 
     def _near(self, memory: Memory, text: str, shape: str, most: int, similarity: float) -> dict[str, Match]:
         table = memory.sources()
-        shapes = table.shapes if self._tag is None else [one for one in table.shapes if table.find(one, self._tag)]
+        shapes = (
+            table.shapes if self._tag is None else [known for known in table.shapes if table.find(known, self._tag)]
+        )
         best = process.extract(
             shape,
             list(shapes),
@@ -141,15 +143,15 @@ class SegmentMatches:
             limit=most,
             score_cutoff=similarity,
         )
-        numbers = {found: table.find(found, self._tag)[-1] for found, _, _ in best}
+        numbers = {near: table.find(near, self._tag)[-1] for near, _, _ in best}
         pairs = memory.sentences.find(list(numbers.values()))
         matches = {}
-        for found, score, _ in best:
-            number = numbers[found]
+        for near, score, _ in best:
+            number = numbers[near]
             if number in pairs:  # not forgotten a moment ago
                 filled = _refilled(text, pairs[number]) if score == 1 else None
                 target = pairs[number].target if filled is None else filled
-                matches[found] = Match(memory.name, number, pairs[number], float(score), target)
+                matches[near] = Match(memory.name, number, pairs[number], float(score), target)
         return matches
 
     @property
@@ -182,6 +184,9 @@ def _refilled(text: str, pair: SentencePair) -> str | None:
     replaced, last = [], 0
     names = dict(zip(old, new, strict=True))
     for start, end in placeholder_spans(pair.target):
-        replaced += [pair.target[last:start], *(names[one] for one in find_placeholders(pair.target[start:end]))]
+        replaced += [
+            pair.target[last:start],
+            *(names[placeholder] for placeholder in find_placeholders(pair.target[start:end])),
+        ]
         last = end
     return "".join([*replaced, pair.target[last:]])

@@ -48,9 +48,9 @@ def add_to_collection(
     kept = {pair_key(pair) for pair in collection.sentences_like(list(own)).values()} & own
     report = replace(_NOTHING, skipped=len(too_long), kept=len(kept))
     progress.start("add", None, "pairs")
-    while some := list(islice(new, _PAIRS_AT_ONCE)):
-        report = _joined(report, _add(collection, some, model))
-        progress.advance(len(some))
+    while batch := list(islice(new, _PAIRS_AT_ONCE)):
+        report = _joined(report, _add(collection, batch, model))
+        progress.advance(len(batch))
     progress.finish()
     return _finished(collection, report)
 
@@ -71,9 +71,9 @@ def replace_in_collection(
     collection: Collection, sentences: MemorySentences, sentence: int, target: str, model: TeacherForcingModel
 ) -> EditReport:
     """Replace the translation of a sentence; the corrected pair gets another number."""
-    place = str(collection.address)
-    check_sentence(sentences, sentence, place)
-    report = _write(collection, [corrected_pair(place, sentences[sentence], target, model)], model)
+    address = str(collection.address)
+    check_sentence(sentences, sentence, address)
+    report = _write(collection, [corrected_pair(address, sentences[sentence], target, model)], model)
     if sentence not in report.added:
         collection.delete_sentences([sentence])
     return _finished(collection, replace(report, forgotten=(sentence,)))
@@ -81,8 +81,8 @@ def replace_in_collection(
 
 def numbers_of(collection: Collection, pairs: Sequence[SentencePair]) -> tuple[int, ...]:
     """Return the sentence number of each pair, all of which are in the collection."""
-    found = collection.sentences_like([pair_key(pair) for pair in pairs])
-    numbers = {pair_key(pair): number for number, pair in sorted(found.items())}
+    candidates = collection.sentences_like([pair_key(pair) for pair in pairs])
+    numbers = {pair_key(pair): number for number, pair in sorted(candidates.items())}
     return tuple(numbers[pair_key(pair)] for pair in pairs)
 
 
@@ -113,12 +113,12 @@ def _free_numbers(collection: Collection, pairs: Sequence[SentencePair]) -> list
     """Return the number of each pair; two pairs of the same hash get different ones."""
     numbers = [own_sentence(pair) for pair in pairs]
     taken = collection.sentences(numbers, fresh=True)
-    for place, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         attempt = 0
-        while content_of(taken.setdefault(numbers[place], pair)) != content_of(pair):
+        while content_of(taken.setdefault(numbers[index], pair)) != content_of(pair):
             attempt += 1
-            numbers[place] = own_sentence(pair, attempt)
-            taken |= collection.sentences([numbers[place]], fresh=True)
+            numbers[index] = own_sentence(pair, attempt)
+            taken |= collection.sentences([numbers[index]], fresh=True)
     return numbers
 
 
@@ -136,12 +136,12 @@ def _rows(collection: Collection, entries: Store, numbers: Sequence[int]) -> Ent
     )
 
 
-def _joined(one: EditReport, other: EditReport) -> EditReport:
+def _joined(report: EditReport, other: EditReport) -> EditReport:
     return replace(
-        one,
-        added=one.added + other.added,
-        forgotten=one.forgotten + other.forgotten,
-        repeated=one.repeated + other.repeated,
+        report,
+        added=report.added + other.added,
+        forgotten=report.forgotten + other.forgotten,
+        repeated=report.repeated + other.repeated,
     )
 
 

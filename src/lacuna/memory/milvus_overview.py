@@ -48,24 +48,24 @@ def collection_map(name: str, collection: Collection, token_texts: Sequence[str]
     # Milvus Lite has no modulo; it returns those that were written first.
     where = "id >= 0" if step == 1 or collection.address.is_file else f"id % {step} == 0"
     ids = collection.entries_where(where)[:MAP_POINTS]
-    found = collection.fetch(ids, ["value", "known", "sentence", "key"])
-    return make_key_map(name, found["key"], found["value"], found["known"], found["sentence"], token_texts)
+    columns = collection.fetch(ids, ["value", "known", "sentence", "key"])
+    return make_key_map(name, columns["key"], columns["value"], columns["known"], columns["sentence"], token_texts)
 
 
 def collection_entries(collection: Collection, sentence: int, pair: SentencePair) -> list[Entry]:
     """Return the entries of a sentence, in target order."""
     ids = collection.entries_where(f"sentence == {sentence}")
-    found = collection.fetch(ids, _FIELDS)
+    columns = collection.fetch(ids, _FIELDS)
     entries = [
         Entry(
             entry=int(number),
             sentence=sentence,
-            position=int(found["position"][row]),
-            value=int(found["value"][row]),
-            prediction=int(found["prediction"][row]),
-            known=bool(found["known"][row]),
-            p_gold=float(np.exp(found["log_p_gold"][row])),
-            margin=int(found["margin"][row]) if found["margin"][row] >= 0 else None,
+            position=int(columns["position"][row]),
+            value=int(columns["value"][row]),
+            prediction=int(columns["prediction"][row]),
+            known=bool(columns["known"][row]),
+            p_gold=float(np.exp(columns["log_p_gold"][row])),
+            margin=int(columns["margin"][row]) if columns["margin"][row] >= 0 else None,
             pair=pair,
         )
         for row, number in enumerate(ids)

@@ -162,7 +162,7 @@ def make_key_map(
     scale = max(float(np.abs(points).max(initial=0.0)), 1e-12)
     x, y = np.round(points.T / scale, 4).tolist()
     numbers: list[int] = values.tolist()
-    return KeyMap(name, variance, x, y, known.tolist(), [token_texts[one] for one in numbers], sentences.tolist())
+    return KeyMap(name, variance, x, y, known.tolist(), [token_texts[value] for value in numbers], sentences.tolist())
 
 
 def principal_plane(keys: NDArray[np.floating[Any]]) -> tuple[NDArray[np.float64], tuple[float, float]]:
@@ -263,10 +263,10 @@ def _count(
     # After a pruned entry, only a token with a marker is known to begin a word.
     whole = follows[heads] | (store.position[part][heads] == 0) | boundaries.begins[values[heads]]
     lengths = np.diff(heads, append=len(values))
-    place = np.minimum(np.arange(len(values)) - np.repeat(heads, lengths), _MAX_WORD - 1)
+    offsets = np.minimum(np.arange(len(values)) - np.repeat(heads, lengths), _MAX_WORD - 1)
     factors = np.random.default_rng(0).integers(1, 2**62, _MAX_WORD).astype(np.uint64) * np.uint64(2) + np.uint64(1)
-    hashes = np.add.reduceat((values.astype(np.uint64) + np.uint64(1)) * factors[place], heads)
-    of_words = [np.logical_or.reduceat(one, heads) for one in (needed[part], ~store.known[part])]
+    hashes = np.add.reduceat((values.astype(np.uint64) + np.uint64(1)) * factors[offsets], heads)
+    of_words = [np.logical_or.reduceat(flags, heads) for flags in (needed[part], ~store.known[part])]
     counts = np.column_stack([*of_words, np.ones(len(heads), np.bool_)]).astype(np.int64)
     unique, firsts, inverse = np.unique(hashes[whole], return_index=True, return_inverse=True)
     totals = np.zeros((len(unique), 3), np.int64)

@@ -128,16 +128,16 @@ def sync_folder(folder: Path) -> None:
 
 def _begin(connection: Connection, store: Store, kind: CollectionKind) -> tuple[Collection, bool]:
     """Create the collections, or open those of an unfinished run; also return whether it is one."""
-    address, found = connection.address, read_info(connection)
+    address, existing = connection.address, read_info(connection)
     wanted = CollectionInfo.of(store, kind)
-    if found is None:
+    if existing is None:
         return Collection.create(connection, wanted), False
-    if found.model.fingerprint != wanted.model.fingerprint:
+    if existing.model.fingerprint != wanted.model.fingerprint:
         raise StoreError(
-            f"{address}: has a memory of another model ({found.model.name}, fingerprint "
-            f"{found.model.fingerprint[:12]}, not {wanted.model.fingerprint[:12]}); choose another `collection`"
+            f"{address}: has a memory of another model ({existing.model.name}, fingerprint "
+            f"{existing.model.fingerprint[:12]}, not {wanted.model.fingerprint[:12]}); choose another `collection`"
         )
-    if found.store != wanted.store:
+    if existing.store != wanted.store:
         raise StoreError(f"{address}: has another memory, or another state of this one; choose another `collection`")
     return Collection.create(connection, wanted), True
 
@@ -145,10 +145,10 @@ def _begin(connection: Connection, store: Store, kind: CollectionKind) -> tuple[
 def _send(collection: Collection, store: Store, progress: Progress, *, resumed: bool) -> int:
     progress.start("sending sentences", len(store.sentences), "sentences")
     tags: dict[int, str] = {}
-    for some in _sentence_blocks(store):
-        tags |= {number: check_tag(pair.origin.tag) for number, pair in some.items() if pair.origin.tag}
-        collection.write_sentences(some, pair_key)
-        progress.advance(len(some))
+    for block in _sentence_blocks(store):
+        tags |= {number: check_tag(pair.origin.tag) for number, pair in block.items() if pair.origin.tag}
+        collection.write_sentences(block, pair_key)
+        progress.advance(len(block))
     progress.finish()
     if resumed:
         collection.build_index(store.entries)  # a collection without an index cannot be asked what it has
@@ -198,9 +198,9 @@ def _send_segment(collection: Collection, store: Store, number: int, progress: P
     tags: dict[int, str] = {}
     progress.start("sending entries", len(chosen), "entries")
     for start in range(0, len(numbers), _SENTENCES_AT_ONCE):
-        some = store.sentences.pairs(numbers[start : start + _SENTENCES_AT_ONCE])
-        tags |= {each: check_tag(pair.origin.tag) for each, pair in some.items() if pair.origin.tag}
-        collection.write_sentences(some, pair_key)
+        block = store.sentences.pairs(numbers[start : start + _SENTENCES_AT_ONCE])
+        tags |= {each: check_tag(pair.origin.tag) for each, pair in block.items() if pair.origin.tag}
+        collection.write_sentences(block, pair_key)
     for start in range(0, len(chosen), _ROWS_AT_ONCE):
         part = chosen[start : start + _ROWS_AT_ONCE]
         collection.write_entries(_rows(collection, store, part, tags, None))

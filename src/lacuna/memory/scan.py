@@ -112,6 +112,6 @@ def scan_sentences(
             text = getattr(pair, side)
             for name in chosen:
                 kind = KINDS[name]
-                for found in kind.pattern.finditer(text):
-                    if kind.is_valid(found[0]):
-                        yield Finding(sentence, name, side, found[0])
+                for match in kind.pattern.finditer(text):
+                    if kind.is_valid(match[0]):
+                        yield Finding(sentence, name, side, match[0])

@@ -179,8 +179,8 @@ def edit_memory(
     """
     folder = folder.resolve()
     if folder.exists() or model is None:
-        found = _read_or_start(folder, model)  # refuses what is wrong before anything is written
-        if model is not None and model.fingerprint != found.model.fingerprint:
+        current = _read_or_start(folder, model)  # refuses what is wrong before anything is written
+        if model is not None and model.fingerprint != current.model.fingerprint:
             open_store(folder).check_model(model)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

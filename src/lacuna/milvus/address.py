@@ -72,17 +72,17 @@ class MilvusAddress:
         """
         scheme, _, rest = text.partition(":")
         rest, _, setting = rest.partition("?")
-        place, slash, collection = rest.rpartition("/")
+        uri, slash, collection = rest.rpartition("/")
         try:
             name, _, seconds = setting.partition("=") if setting else ("deadline", "=", str(DEADLINE))
             if name != "deadline":
                 raise ValueError
             deadline = float(seconds)
-            if not slash or scheme not in _SCHEMES or (place.startswith("//") and place == "//"):
+            if not slash or scheme not in _SCHEMES or (uri.startswith("//") and uri == "//"):
                 raise ValueError
-            if place.startswith("//") and not place.endswith(".db"):
-                place = f"{_SCHEMES[scheme]}:{place}"
-            return replace(cls.of(place, collection), deadline=deadline)
+            if uri.startswith("//") and not uri.endswith(".db"):
+                uri = f"{_SCHEMES[scheme]}:{uri}"
+            return replace(cls.of(uri, collection), deadline=deadline)
         except ValueError as error:
             raise SettingError(f"memory: got {text!r}; write {MEMORY_FORMS}") from error
 

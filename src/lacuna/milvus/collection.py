@@ -198,7 +198,7 @@ class Collection:
         sent = _BYTES_AT_ONCE // (4 * self.info.dimension * (k if "key" in fields else 1))
         at_once = max(1, min(self.kind.queries_at_once, sent, _RESULTS_AT_ONCE // k))
         for start in range(0, len(queries), at_once):
-            found = self.connection.call_loaded(
+            results = self.connection.call_loaded(
                 "search",
                 self._entries,
                 data=list(data[start : start + at_once]),
@@ -208,7 +208,7 @@ class Collection:
                 output_fields=list(fields),
                 search_params=self.kind.search_params(k),
             )
-            for row, near in enumerate(found, start):
+            for row, near in enumerate(results, start):
                 part = row, slice(len(near.ids))
                 answer["id"][part], answer["distance"][part] = near.ids, near.distances
                 rows = [hit["entity"] for hit in near] if fields else []
@@ -257,10 +257,10 @@ class Collection:
     def entries_where(self, where: str, *, most: int = MAX_RESULTS, fresh: bool = False) -> NDArray[np.int64]:
         """Return the numbers of the entries that meet a filter, sorted; ``most`` of them at most."""
         options = _STRONG if fresh else {}
-        found = self.connection.call_loaded(
+        rows = self.connection.call_loaded(
             "query", self._entries, filter=where, output_fields=["id"], limit=most, **options
         )
-        return np.sort(np.array([row["id"] for row in found], np.int64))
+        return np.sort(np.array([row["id"] for row in rows], np.int64))
 
     def count(self, where: str = "", *, fresh: bool = False) -> int:
         """Return the number of entries that meet a filter.
@@ -279,20 +279,20 @@ class Collection:
     def sentences(self, numbers: Sequence[int], *, fresh: bool = False) -> dict[int, SentencePair]:
         """Return the sentence pairs of these numbers that exist."""
         options = _STRONG if fresh else {}
-        found: dict[int, SentencePair] = {}
+        pairs: dict[int, SentencePair] = {}
         wanted = sorted({number for number in numbers if number >= 0})
         for start in range(0, len(wanted), 1024):
             where = f"id in {wanted[start : start + 1024]}"
-            found |= self._pairs(where, **options)
-        return found
+            pairs |= self._pairs(where, **options)
+        return pairs
 
     def sentences_like(self, keys: Sequence[tuple[str, ...]]) -> dict[int, SentencePair]:
         """Return the sentence pairs that may have one of these keys: those with the same hashes."""
-        found: dict[int, SentencePair] = {}
+        pairs: dict[int, SentencePair] = {}
         for start in range(0, len(keys), 1024):
             where = f"id >= 0 and text_hash in {[text_hash(key) for key in keys[start : start + 1024]]}"
-            found |= self._pairs(where, limit=MAX_RESULTS, **_STRONG)
-        return found
+            pairs |= self._pairs(where, limit=MAX_RESULTS, **_STRONG)
+        return pairs
 
     def _pairs(self, where: str, **options: Any) -> dict[int, SentencePair]:  # noqa: ANN401 - of a query
         options["output_fields"] = ["id", "line"]
@@ -360,9 +360,9 @@ class Collection:
     def delete_sentences(self, numbers: Sequence[int]) -> None:
         """Delete sentence pairs with their entries."""
         for start in range(0, len(numbers), 1024):
-            some = sorted(numbers[start : start + 1024])
-            self.connection.call_loaded("delete", self._entries, filter=f"sentence in {some}")
-            self.connection.call_loaded("delete", self._sentences, filter=f"id in {some}")
+            batch = sorted(numbers[start : start + 1024])
+            self.connection.call_loaded("delete", self._entries, filter=f"sentence in {batch}")
+            self.connection.call_loaded("delete", self._sentences, filter=f"id in {batch}")
         self.settle()
 
     def settle(self) -> None:

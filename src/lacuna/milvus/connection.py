@@ -92,8 +92,8 @@ class Connection:
     def _checked_version(self, text: str) -> tuple[int, ...]:
         if self.address.is_file:
             return OLDEST
-        found = re.search(r"(\d+)\.(\d+)", text)
-        version = tuple(map(int, found.groups())) if found else ()
+        match = re.search(r"(\d+)\.(\d+)", text)
+        version = tuple(map(int, match.groups())) if match else ()
         if version < OLDEST:
             needed = ".".join(map(str, OLDEST))
             raise IndexingError(f"{self.address}: the server is Milvus {text}; {needed} or newer is needed: upgrade it")

@@ -210,11 +210,11 @@ def _layers(stack: Any, layout: Layout, hf: PreTrainedModel, kernels: Any) -> An
         return _pack_layers(parts, kernels)
 
     return kernels.Layers(
-        own=packed([[one.q_proj, one.k_proj, one.v_proj] for one in own]),
-        own_out=packed([[one.out_proj] for one in own]),
-        cross_query=packed([[one.q_proj] for one in cross]),
-        cross_source=packed([[one.k_proj, one.v_proj] for one in cross]),
-        cross_out=packed([[one.out_proj] for one in cross]),
+        own=packed([[attention.q_proj, attention.k_proj, attention.v_proj] for attention in own]),
+        own_out=packed([[attention.out_proj] for attention in own]),
+        cross_query=packed([[attention.q_proj] for attention in cross]),
+        cross_source=packed([[attention.k_proj, attention.v_proj] for attention in cross]),
+        cross_out=packed([[attention.out_proj] for attention in cross]),
         widen=packed([[layer.fc1] for layer in layers]),
         narrow=packed([[layer.fc2] for layer in layers]),
         norms=np.stack([_norms(each, hf) for each in norms]),

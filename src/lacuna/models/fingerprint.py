@@ -48,10 +48,10 @@ def _weight_lines(hf: PreTrainedModel) -> Iterator[str]:
     for name, tensor in sorted(hf.state_dict().items()):
         if name in recomputed:
             continue
-        place = (tensor.data_ptr(), tensor.shape)
-        if place not in digests:
-            digests[place] = _digest(tensor)
-        yield f"weight {name} {tensor.dtype} {tuple(tensor.shape)} {digests[place]}"
+        storage = (tensor.data_ptr(), tensor.shape)
+        if storage not in digests:
+            digests[storage] = _digest(tensor)
+        yield f"weight {name} {tensor.dtype} {tuple(tensor.shape)} {digests[storage]}"
 
 
 def _recomputed(hf: PreTrainedModel) -> set[str]:

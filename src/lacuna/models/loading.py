@@ -92,8 +92,8 @@ def _resolve(name_or_path: str | Path | None) -> tuple[str, str]:
     # Anything else than one or two plain words was meant as a path; looking it up on the hub would only obscure that.
     is_hub_name = re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name)
     if isinstance(name_or_path, Path) or folder.exists() or not is_hub_name:
-        found = "is a file" if folder.exists() else "does not exist"
-        raise ModelError(f"model folder {name} {found}; give the folder a model was saved to, or a hub name")
+        problem = "is a file" if folder.exists() else "does not exist"
+        raise ModelError(f"model folder {name} {problem}; give the folder a model was saved to, or a hub name")
     return name, name
 
 
@@ -181,10 +181,10 @@ def _has_file(place: str, file: str) -> bool:
 
 
 def _find_file(place: str, file: str) -> str | None:
-    found: str | None = cached_file(
+    path: str | None = cached_file(
         place, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
     )
-    return found
+    return path
 
 
 def _load_weights(name: str, place: str, config: PreTrainedConfig) -> PreTrainedModel:

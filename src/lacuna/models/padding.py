@@ -39,10 +39,10 @@ def run_bucketed(run: Encoder, ids: torch.Tensor, mask: torch.Tensor) -> torch.T
     for bucket in buckets:
         rows = torch.tensor(bucket)
         longest = lengths[bucket[0]]
-        found = run(ids[rows, :longest], mask[rows, :longest])
+        states = run(ids[rows, :longest], mask[rows, :longest])
         if output is None:
-            output = found.new_zeros(*ids.shape, found.shape[-1])
-        output[rows, :longest] = found
+            output = states.new_zeros(*ids.shape, states.shape[-1])
+        output[rows, :longest] = states
     assert output is not None
     return output
 

@@ -60,7 +60,7 @@ def chart_of(table: Table, plot: Plot) -> Chart:
     columns = {column.name: number for number, column in enumerate(table.columns)}
     x = columns[plot.x]
     places = _places(plot, [row[x] for row in table.rows], table.columns[x])
-    found: dict[str, list[Point]] = {}
+    series_points: dict[str, list[Point]] = {}
     for number, row in enumerate(table.rows):
         if (cell := row[x]) is None:
             continue
@@ -74,8 +74,8 @@ def chart_of(table: Table, plot: Plot) -> Chart:
             label = f"{', '.join(filter(None, (series_name, at)))}: {value}"
             if isinstance(y, str):
                 raise ReportError(f"table {table.name}: its plot has the value {label!r}; allowed are numbers")
-            found.setdefault(series_name, []).append(Point(position, float(y), value, label))
-    series = tuple(Series(name, tuple(sorted(points, key=_from_left))) for name, points in found.items())
+            series_points.setdefault(series_name, []).append(Point(position, float(y), value, label))
+    series = tuple(Series(name, tuple(sorted(points, key=_from_left))) for name, points in series_points.items())
     if plot.kind == "bars":
         _check_apart(table, series)
     return Chart(places, series, table.columns[x], table.columns[columns[plot.y[0]]])
@@ -98,8 +98,8 @@ def _crowds(numbers: Sequence[float]) -> bool:
 
 
 def _check_apart(table: Table, series: Sequence[Series]) -> None:
-    for one in series:
-        for left, right in pairwise(one.points):
+    for bars in series:
+        for left, right in pairwise(bars.points):
             if left.x == right.x:
                 raise ReportError(f"table {table.name}: its plot has a second bar at {right.label!r}; one is allowed")
 

@@ -108,16 +108,16 @@ def draw(table: Table, plot: Plot) -> Figure | None:
         canvas.savefig(svg, format="svg", metadata={"Date": None})
         canvas.savefig(png, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": None})
     titles = {
-        _point_id(number, place): point.label
+        _point_id(number, index): point.label
         for number, series in enumerate(chart.series)
-        for place, point in enumerate(series.points)
+        for index, point in enumerate(series.points)
     }
     finished = finish(svg.getvalue(), f"figure-{table.name}-", titles, f"{table.title} ({plot.kind})")
     return Figure(finished.as_file(), png.getvalue(), finished.inline(THEME))
 
 
-def _point_id(series: int, place: int) -> str:
-    return f"point-{series}-{place}"
+def _point_id(series: int, point: int) -> str:
+    return f"point-{series}-{point}"
 
 
 def _draw_bars(axes: Axes, chart: Chart) -> list[BarContainer]:
@@ -136,8 +136,8 @@ def _draw_bars(axes: Axes, chart: Chart) -> list[BarContainer]:
             edgecolor=PAPER,
             linewidth=0,
         )
-        for place, bar in enumerate(bars):
-            bar.set_gid(_point_id(number, place))
+        for index, bar in enumerate(bars):
+            bar.set_gid(_point_id(number, index))
         if labeled:
             axes.bar_label(bars, [point.value for point in series.points], padding=2, color=INK, fontsize=8.5)
         drawn.append(bars)
@@ -151,8 +151,8 @@ def _draw_lines(axes: Axes, chart: Chart) -> list[Line2D]:
         dashes = _DASHES[number % len(_DASHES)]
         x, y = [point.x for point in series.points], [point.y for point in series.points]
         axes.plot(x, y, color=look["color"], linestyle=dashes)
-        for place, point in enumerate(series.points):  # one by one, because each marker has its own id
-            axes.plot([point.x], [point.y], **look, linestyle="none", gid=_point_id(number, place))
+        for index, point in enumerate(series.points):  # one by one, because each marker has its own id
+            axes.plot([point.x], [point.y], **look, linestyle="none", gid=_point_id(number, index))
         drawn.append(Line2D([], [], **look, linestyle=dashes))
     return drawn
 

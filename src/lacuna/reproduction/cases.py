@@ -68,8 +68,8 @@ def neighbor_case(
     def positions_of(batch: DevBatch) -> list[_Position]:
         return list(_positions(model, memory.store, batch))
 
-    for found in dev.retrieve(model, [memory], k, positions_of, progress=progress):
-        best = _ranked([*best, *found])[:_FINALISTS]
+    for positions in dev.retrieve(model, [memory], k, positions_of, progress=progress):
+        best = _ranked([*best, *positions])[:_FINALISTS]
     if not best:
         return None
     # The index may have missed a nearer, known entry, so the exact margin is computed.
@@ -93,7 +93,7 @@ def corpus_cases(model: Model, store: Store, margins: Margins, count: int = 5, b
     small = margins.capped(below) < below
     words = store.values != model.eos_id
     tokens, underlined = (
-        np.bincount(store.sentence[some], minlength=len(store.sentences)) for some in (words, words & small)
+        np.bincount(store.sentence[entries], minlength=len(store.sentences)) for entries in (words, words & small)
     )
     share = underlined / np.maximum(1, tokens)
     fitting = (tokens >= _MIN_LENGTH) & (tokens <= _MAX_LENGTH) & (share >= _MIN_SHARE) & (share <= _MAX_SHARE)
@@ -137,7 +137,9 @@ def _positions(model: Model, store: Store, batch: DevBatch) -> Iterator[_Positio
 
 def _ranked(positions: list[_Position]) -> list[_Position]:
     """Sort by rank; ties keep the order of the dev set."""
-    return sorted(positions, key=lambda one: (*(-number for number in one.rank), one.sentence, one.place))
+    return sorted(
+        positions, key=lambda position: (*(-number for number in position.rank), position.sentence, position.place)
+    )
 
 
 def _read(model: Model, store: Store, dev_pairs: Sequence[SentencePair], position: _Position) -> _Position:
@@ -155,11 +157,11 @@ def _read(model: Model, store: Store, dev_pairs: Sequence[SentencePair], positio
 def _case_table(model: Model, store: Store, pair: SentencePair, position: _Position) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, (entry, distance) in enumerate(zip(position.entries, position.distances, strict=True), 1):
-        found = store.sentences[int(store.sentence[entry])]
-        before = model.encode_targets([found.target])[0][: store.position[entry]]
+        neighbor = store.sentences[int(store.sentence[entry])]
+        before = model.encode_targets([neighbor.target])[0][: store.position[entry]]
         kind = "known" if store.known[entry] else "unknown"
         words = before_and_token(model, before, int(store.values[entry]))
-        rows.append((number, kind, readable(found.source), *words, float(distance)))
+        rows.append((number, kind, readable(neighbor.source), *words, float(distance)))
     before = model.encode_targets([pair.target])[0][: position.place]
     so_far, right = before_and_token(model, before, position.gold)
     said = before_and_token(model, before, position.prediction)[1]
@@ -242,9 +244,9 @@ def _token_ends(model: Model, ids: Sequence[int]) -> tuple[str, list[int]]:
     return text, list(accumulate([*shared, len(text)], max))
 
 
-def _shared_start(one: str, other: str) -> int:
-    letters = zip(one, other, strict=False)
-    return next((place for place, (a, b) in enumerate(letters) if a != b), min(len(one), len(other)))
+def _shared_start(text: str, other: str) -> int:
+    letters = zip(text, other, strict=False)
+    return next((index for index, (a, b) in enumerate(letters) if a != b), min(len(text), len(other)))
 
 
 def _inside_word(character: str) -> bool:

@@ -64,10 +64,16 @@ def margin_distribution(store: Store, margins: Margins) -> Table:
     """List the distribution of margins of known and of unknown entries."""
     known, cap = store.known, margins.manifest.max_margin
     starts = _bin_starts(cap)
-    of_known, of_unknown = (_count(margins.values[some], starts) for some in (known, ~known))
+    of_known, of_unknown = (_count(margins.values[chosen], starts) for chosen in (known, ~known))
     rows = tuple(
-        (name, _share(one, of_known.sum()), _share(other, of_unknown.sum()), int(one), int(other))
-        for name, one, other in zip(_names(starts, cap), of_known, of_unknown, strict=True)
+        (
+            name,
+            _share(known_count, of_known.sum()),
+            _share(unknown_count, of_unknown.sum()),
+            int(known_count),
+            int(unknown_count),
+        )
+        for name, known_count, unknown_count in zip(_names(starts, cap), of_known, of_unknown, strict=True)
     )
     unknown = margins.values[~known]
     few = _share(np.count_nonzero(unknown < SMALL), len(unknown))
@@ -205,7 +211,7 @@ class _DevTokens:
         drawn = [number for number, chosen in enumerate(self._chosen) if chosen.any()]
 
         def force(batch: list[int]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-            numbers = [drawn[place] for place in batch]
+            numbers = [drawn[index] for index in batch]
             sources, targets = zip(*(self._pairs[number] for number in numbers), strict=True)
             forced = model.teacher_force(sources, targets)
             right = forced.predictions.numpy() == np.concatenate(targets)

@@ -61,7 +61,7 @@ def settings_table(experiment: Experiment, results: ComparisonResults, paper: Pa
 
 def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str | None) -> Table:
     """Compare every system on test."""
-    order = {name: place for place, name in enumerate(TITLES)}
+    order = {name: index for index, name in enumerate(TITLES)}
     systems = sorted(results.main, key=lambda system: order[system.name])
     columns = [Column("system"), Column("dropped", "share"), Column("entries", "count"), Column("BLEU", "score")]
     columns += [
@@ -145,9 +145,9 @@ def safe_table(results: ComparisonResults, paper: PaperDomain | None) -> Table:
     """Show the largest ratio without a loss on dev, and what it costs on test."""
     rows: list[tuple[Cell, ...]] = []
     if results.safe:
-        choice, found = results.safe.choice, results.safe.difference
+        choice, difference = results.safe.choice, results.safe.difference
         dev = (choice.whole, choice.pruned, choice.p_decline)
-        rows.append(("here", choice.ratio, choice.min_margin, *dev, found.bleu, found.low, found.high))
+        rows.append(("here", choice.ratio, choice.min_margin, *dev, difference.bleu, difference.low, difference.high))
     if paper:
         change = paper.scores["plac"].bleu - paper.scores[WHOLE].bleu
         rows.append(("paper", paper.ratio, paper.min_margin, None, None, None, change, None, None))

@@ -115,10 +115,10 @@ class ExperimentSystems:
 
         def compute() -> dict[str, Any]:
             differences = compare_runs(references, systems, target_language=target)
-            return {one: {other: asdict(each) for other, each in row.items()} for one, row in differences.items()}
+            return {name: {other: asdict(each) for other, each in row.items()} for name, row in differences.items()}
 
         content = self.steps.cache.make_json("compare", {"content": key}, compute)
-        return {one: {other: RunsDifference(**each) for other, each in row.items()} for one, row in content.items()}
+        return {name: {other: RunsDifference(**each) for other, each in row.items()} for name, row in content.items()}
 
     def term_accuracy(self, base: str, whole: str, systems: Mapping[str, list[str]], part: Sentences) -> TermAccuracy:
         """Measure systems on the words that the memory changes; see :func:`~lacuna.evaluation.term_accuracy`.

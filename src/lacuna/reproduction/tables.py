@@ -87,8 +87,8 @@ class Table:
 
     def as_json(self) -> dict[str, Any]:
         """Return the table as JSON, with marks as ``[row, column, mark]``."""
-        marks = tuple((*place, self.marks[place]) for place in sorted(self.marks))
-        content = {one.name: getattr(self, one.name) for one in fields(self)} | {"marks": marks}
+        marks = tuple((*cell, self.marks[cell]) for cell in sorted(self.marks))
+        content = {each.name: getattr(self, each.name) for each in fields(self)} | {"marks": marks}
         return _TableFile(**content).model_dump(mode="json")
 
     @classmethod
@@ -101,9 +101,9 @@ class Table:
             record = _TableFile.model_validate_json(json.dumps(content))
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "content"
-            raise ReportError(f"table: {place}: {first['msg']}; make it again") from error
-        parts = {one.name: getattr(record, one.name) for one in fields(cls)}
+            path = ".".join(map(str, first["loc"])) or "content"
+            raise ReportError(f"table: {path}: {first['msg']}; make it again") from error
+        parts = {each.name: getattr(record, each.name) for each in fields(cls)}
         return cls(**parts | {"marks": {(row, column): mark for row, column, mark in record.marks}})
 
     def to_csv(self) -> str:
@@ -127,8 +127,8 @@ class Table:
 
     def _latex_row(self, number: int) -> list[str]:
         return [
-            _latex_cell(cell, column, self.marks.get((number, place)))
-            for place, (cell, column) in enumerate(zip(self.rows[number], self.columns, strict=True))
+            _latex_cell(cell, column, self.marks.get((number, index)))
+            for index, (cell, column) in enumerate(zip(self.rows[number], self.columns, strict=True))
         ]
 
 
@@ -196,9 +196,9 @@ def _check(table: Table) -> None:
         raise ReportError(f"table {table.name}: columns: two have the same name in {names}; give them different names")
     for number, row in enumerate(table.rows):
         _check_row(table, number, row)
-    for number, place in table.marks:
-        if not (0 <= number < len(table.rows) and 0 <= place < len(names)):
-            raise ReportError(f"table {table.name}: marks: there is no row {number} with a column {place}")
+    for number, column in table.marks:
+        if not (0 <= number < len(table.rows) and 0 <= column < len(names)):
+            raise ReportError(f"table {table.name}: marks: there is no row {number} with a column {column}")
     drawn = {table.plot.x, *table.plot.y, table.plot.group or table.plot.x} if table.plot else set()
     if missing := sorted(drawn - set(names)):
         raise ReportError(f"table {table.name}: plot: there is no column {missing[0]!r}; allowed: {', '.join(names)}")
@@ -301,8 +301,8 @@ def _latex_cell(cell: Cell, column: Column, mark: str | None) -> str:
 
 def _alignment(table: Table) -> str:
     long = [
-        column.kind == "text" and any(len(str(row[place])) > _LONG for row in table.rows)
-        for place, column in enumerate(table.columns)
+        column.kind == "text" and any(len(str(row[index])) > _LONG for row in table.rows)
+        for index, column in enumerate(table.columns)
     ]
     width = f"p{{{_PARAGRAPHS / max(1, sum(long)):.2f}\\linewidth}}"
     short = ["l" if column.kind == "text" else "r" for column in table.columns]

@@ -42,7 +42,7 @@ class LengthCheck:
 
     def flags(self, sources: Sources, found: Sequence[Hypothesis]) -> list[str]:
         """Return for each translation why it should be looked at; empty without reason."""
-        ratios = [_ratio(source, one.tokens) for source, one in zip(sources, found, strict=True)]
+        ratios = [_ratio(source, hypothesis.tokens) for source, hypothesis in zip(sources, found, strict=True)]
         flags = [CUT if ratio < _VERY_SHORT else RUN_ON if ratio > _LONG else "" for ratio in ratios]
         if not self._memories:
             return flags

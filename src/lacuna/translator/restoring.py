@@ -78,8 +78,10 @@ class Restorer:
         :param found: The hypotheses of each source, which was masked in the first style.
         """
         if not self._model.mask_placeholders:
-            return [Restored(self._model.decode(some[0].tokens), some[0]) for some in found]
-        results = [self._choose(source, mask(source), some) for source, some in zip(sources, found, strict=True)]
+            return [Restored(self._model.decode(hypotheses[0].tokens), hypotheses[0]) for hypotheses in found]
+        results = [
+            self._choose(source, mask(source), hypotheses) for source, hypotheses in zip(sources, found, strict=True)
+        ]
         for style in range(STYLES):
             self._fill(sources, results, style)
         lost = [number for number, result in enumerate(results) if result is None]
@@ -88,9 +90,9 @@ class Restorer:
             results[number] = result
         return [result for result in results if result is not None]
 
-    def _choose(self, source: str, masked: Masked, found: Sequence[Hypothesis]) -> Restored | None:
+    def _choose(self, source: str, masked: Masked, hypotheses: Sequence[Hypothesis]) -> Restored | None:
         best: Restored | None = None
-        for hypothesis in found:
+        for hypothesis in hypotheses:
             text = masked.restore(self._model.decode(hypothesis.tokens))
             if text is None or not same_placeholders(source, text):
                 continue
@@ -100,8 +102,8 @@ class Restorer:
         if best is not None or masked.stand_ins:
             return best
         # The model made up a placeholder where the source has none; other stand-ins would not help.
-        made_up = self._model.decode(found[0].tokens)
-        return Restored(masked.restore(made_up) or made_up, found[0], DIFFERENT)
+        made_up = self._model.decode(hypotheses[0].tokens)
+        return Restored(masked.restore(made_up) or made_up, hypotheses[0], DIFFERENT)
 
     def _fill(self, sources: Sequence[str], results: list[Restored | None], style: int) -> None:
         """Translate again what has no result yet, with stand-ins of a style."""
@@ -109,8 +111,10 @@ class Restorer:
         if not lost:
             return
         masked = [mask(sources[number], style) for number in lost]
-        for number, one, found in zip(lost, masked, self._search([one.text for one in masked]), strict=True):
-            result = self._choose(sources[number], one, found)
+        for number, masked_source, hypotheses in zip(
+            lost, masked, self._search([each.text for each in masked]), strict=True
+        ):
+            result = self._choose(sources[number], masked_source, hypotheses)
             results[number] = None if result is None else self._retokenized(result)
 
     def _in_parts(self, sources: Sequence[str]) -> list[Restored]:
@@ -118,7 +122,7 @@ class Restorer:
         plain = [without_accelerator(source) for source in sources]
         cut = [_cut(source) for source, _ in plain]
         texts = [part.text for parts in cut for part in parts if part.translated]
-        found = iter(self._search(texts) if texts else [])
+        hypotheses = iter(self._search(texts) if texts else [])
         results = []
         for parts, (_, accelerator) in zip(cut, plain, strict=True):
             written, score, tokens = [], 0.0, 0
@@ -126,7 +130,7 @@ class Restorer:
                 if not part.translated:
                     written.append(part.text)
                     continue
-                best = next(found)[0]
+                best = next(hypotheses)[0]
                 written.append(part.spaced(self._model.decode(best.tokens)))
                 score, tokens = score + best.score * len(best.tokens), tokens + len(best.tokens)
             text = "".join(written)

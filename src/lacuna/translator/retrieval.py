@@ -47,15 +47,15 @@ def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) ->
     if not memories:
         raise SettingError("no memory to search; give at least one store")
     rows, device = queries.float().cpu().numpy(), queries.device
-    found = [memory.search(rows, k) for memory in memories]
+    neighborhoods = [memory.search(rows, k) for memory in memories]
     columns: list[NDArray[Any]] = [
-        np.concatenate([one.distances for one in found], axis=1),
-        np.concatenate([one.ids for one in found], axis=1),
+        np.concatenate([near.distances for near in neighborhoods], axis=1),
+        np.concatenate([near.ids for near in neighborhoods], axis=1),
         np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(rows), axis=0),
-        np.concatenate([one.values for one in found], axis=1, dtype=np.int64),
+        np.concatenate([near.values for near in neighborhoods], axis=1, dtype=np.int64),
     ]
-    if any(one.weights is not None for one in found):
-        weights = [np.ones(one.ids.shape) if one.weights is None else one.weights for one in found]
+    if any(near.weights is not None for near in neighborhoods):
+        weights = [np.ones(near.ids.shape) if near.weights is None else near.weights for near in neighborhoods]
         columns.append(np.log(np.concatenate(weights, axis=1, dtype=np.float32)))
     if len(memories) > 1:
         nearest = np.argsort(columns[0], axis=1, kind="stable")[:, :k]

@@ -266,8 +266,8 @@ class Translator:
 
     def _translate_alone(self, batch_size: int, sources: Sources) -> list[Sequence[int]]:
         """Translate with the model alone, greedily: the length is all that counts."""
-        found = self._search.find(sources, batch_size, beam=1, alone=True)
-        return [hypotheses[0].tokens for hypotheses in found]
+        results = self._search.find(sources, batch_size, beam=1, alone=True)
+        return [hypotheses[0].tokens for hypotheses in results]
 
     def _confidences(self, sources: Sources, best: Sequence[Hypothesis]) -> list[float | None]:
         """Return the confidence of each translation; None without memories, for which there are no margins."""

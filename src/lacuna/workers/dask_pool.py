@@ -102,10 +102,10 @@ class DaskPool:
         mark = f".lacuna-{uuid.uuid4().hex}.tmp"
         places = [folder.resolve() for folder in writes]
         try:
-            for place in places:
-                (place / mark).touch()
+            for folder in places:
+                (folder / mark).touch()
             seen = [str(folder.resolve()) for folder in reads]  # a worker has another working folder
-            found = self._client.run(look_around, seen, [str(each / mark) for each in places])
+            reports = self._client.run(look_around, seen, [str(each / mark) for each in places])
         except OSError as error:
             where, why = error.filename or self._name, error.strerror or error
             raise ClusterError(f"{where}: {why}; fix that, then run the same command") from error
@@ -115,9 +115,9 @@ class DaskPool:
                 f'install "lacuna-mt[cluster]" {__version__} for it'
             ) from error
         finally:
-            for place in places:
-                (place / mark).unlink(missing_ok=True)
-        for worker, (version, missing) in found.items():
+            for folder in places:
+                (folder / mark).unlink(missing_ok=True)
+        for worker, (version, missing) in reports.items():
             if version != __version__:
                 raise _other_version(worker, version, __version__)
             if missing:
@@ -234,7 +234,7 @@ def open_pool(
         import distributed  # noqa: F401 - only whether it is there
     with _quiet(), _local(workers) if workers is not None else _connected(str(scheduler)) as pool:
         if workers is None:
-            pool.check(reads, [next(each for each in (one, *one.parents) if each.is_dir()) for one in writes])
+            pool.check(reads, [next(each for each in (folder, *folder.parents) if each.is_dir()) for folder in writes])
         yield pool
 
 
@@ -380,5 +380,5 @@ def _hear(message: Warning | str, category: type[Warning], *_: object, **__: obj
         _heard.notes.append(str(message))
 
 
-def _other_version(worker: str, found: str, wanted: str) -> ClusterError:
-    return ClusterError(f"{worker}: has Lacuna {found}, not {wanted}; install the same version for all workers")
+def _other_version(worker: str, version: str, wanted: str) -> ClusterError:
+    return ClusterError(f"{worker}: has Lacuna {version}, not {wanted}; install the same version for all workers")

@@ -88,9 +88,9 @@ def _localized(messages: Iterable[Message], keyed: bool) -> Iterator[LocalizedMe
 
 
 def _english(message_id: str, comment: str) -> tuple[str, ...]:
-    found = _DEFAULT_COMMENT.search(comment)
-    if found:
-        return (found[1].replace('\\"', '"').replace("\\n", "\n"),)
+    default = _DEFAULT_COMMENT.search(comment)
+    if default:
+        return (default[1].replace('\\"', '"').replace("\\n", "\n"),)
     return () if _BARE_KEY.fullmatch(message_id) else (message_id,)
 
 
@@ -124,15 +124,15 @@ def strip_accelerator(text: str, mark: str) -> str:
     bracket = re.sub(rf"\s*[(\uff08]{escaped}\w[)\uff09]", "", text)
     if bracket != text:
         return bracket
-    masked = _NOT_WORDS.sub(lambda found: "\0" * len(found[0]), text)
+    masked = _NOT_WORDS.sub(lambda match: "\0" * len(match[0]), text)
     single = list(re.finditer(rf"(?<!{escaped}){escaped}(?=[^\W_])", masked))
     if len(single) == 1 and (_starts_word(masked, single[0].start()) or len(text.split()) <= _LABEL_WORDS):
         text = text[: single[0].start()] + text[single[0].end() :]
     return text.replace(mark * 2, mark)
 
 
-def _starts_word(text: str, place: int) -> bool:
-    return place == 0 or not text[place - 1].isalnum()
+def _starts_word(text: str, position: int) -> bool:
+    return position == 0 or not text[position - 1].isalnum()
 
 
 def has_words(text: str) -> bool:

@@ -121,13 +121,13 @@ class Registry:
             hint = f"did you mean {near[0]}?" if near else "lacuna fetch lists them"
             raise FetchError(f"domain: got {name!r}; allowed are {', '.join(self.domains)}; {hint}")
         members = [package for package in self.packages if name in package.domains]
-        found = [package for package in members if package.has(languages)]
-        if not found or canonical(languages.source) == canonical(languages.target):
+        packages = [package for package in members if package.has(languages)]
+        if not packages or canonical(languages.source) == canonical(languages.target):
             raise FetchError(
                 f"languages: no package of domain {name} has both sides of {languages}; "
                 f"choose two different languages from en, {', '.join(_all_languages(members))}"
             )
-        return found
+        return packages
 
     def languages_of(self, name: str) -> list[str]:
         """List the languages that at least one package of a domain has, without English."""

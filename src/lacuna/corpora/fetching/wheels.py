@@ -89,10 +89,10 @@ def _gather(package: Package, cache: Path, download: Downloader) -> Path:
 def _check(package: Package, path: Path) -> None:
     if not path.is_file():
         raise FetchError(f"{package.pin}: the download did not give {package.filename}; try again later")
-    found = sha256_of(path)
-    if found != package.sha256:
+    sha256 = sha256_of(path)
+    if sha256 != package.sha256:
         raise FetchError(
-            f"{package.pin}: sha256 is {found[:12]}..., expected {package.sha256[:12]}...; "
+            f"{package.pin}: sha256 is {sha256[:12]}..., expected {package.sha256[:12]}...; "
             "the file differs from the one in the registry: check your package index or proxy"
         )
 
@@ -159,11 +159,11 @@ def find_catalogs(package: Package, names: list[str]) -> Slots:
     patterns = [_pattern(glob) for glob in package.catalogs]
     # .po replaces .mo: they are the same catalog, and only .po has fuzzy flags and comments.
     for name in sorted(names, key=lambda name: (name.endswith(".po"), name)):
-        found = next(filter(None, (pattern.fullmatch(name) for pattern in patterns)), None)
-        if found is None:
+        match = next(filter(None, (pattern.fullmatch(name) for pattern in patterns)), None)
+        if match is None:
             continue
-        locale = found["locale"]
-        slot = (name[: found.start("locale")] + "{locale}" + name[found.end("locale") :]).rpartition(".")[0]
+        locale = match["locale"]
+        slot = (name[: match.start("locale")] + "{locale}" + name[match.end("locale") :]).rpartition(".")[0]
         slots[slot][canonical(locale)][locale] = name
     return slots
 

@@ -64,8 +64,8 @@ def import_model(
     progress.start(f"importing {source.name}")
     with atomic_folder(into) as folder:
         if kind == "fairseq":
-            place, name = (source, checkpoint) if source.is_dir() else (source.parent, source.name)
-            report = import_fairseq(place, folder, into, languages, name)
+            checkpoint_folder, name = (source, checkpoint) if source.is_dir() else (source.parent, source.name)
+            report = import_fairseq(checkpoint_folder, folder, into, languages, name)
         elif kind == "ctranslate2":
             report = import_ctranslate2(source, folder, languages, report_into=into)
         else:

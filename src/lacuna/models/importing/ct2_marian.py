@@ -86,9 +86,9 @@ def find_pieces(*folders: Path) -> tuple[Path, Path]:
     """Find the sentencepiece models of both sides."""
     for folder in folders:
         for names in (("source.spm", "target.spm"), ("sentencepiece.model", "sentencepiece.model")):
-            found = (folder / names[0], folder / names[1])
-            if all(path.is_file() for path in found):
-                return found
+            paths = (folder / names[0], folder / names[1])
+            if all(path.is_file() for path in paths):
+                return paths
     raise ModelError(
         f"{folders[0]}: has no sentencepiece models; copy source.spm and target.spm of the original model there, "
         "or one sentencepiece.model for both sides"

@@ -205,8 +205,8 @@ class MosesSplitter:
 
     def _tokens(self, chunks: list[str]) -> Iterator[tuple[str, bool]]:
         following = [*(self._kind(chunk[0]) for chunk in chunks[1:]), ""]
-        for place, chunk in enumerate(chunks):
-            first, *others = self._cut(chunk, place == 0, following[place])
+        for index, chunk in enumerate(chunks):
+            first, *others = self._cut(chunk, index == 0, following[index])
             yield first, True
             for token in others:
                 yield token, False
@@ -221,11 +221,11 @@ class MosesSplitter:
         parts = cut_protected(chunk)
         last = len(parts) - 1
         tokens: list[str] = []
-        for place, part in enumerate(parts):
-            if place % 2:
+        for index, part in enumerate(parts):
+            if index % 2:
                 tokens.append(part)
             elif part:
-                tokens += self._run_moses(part, first and place == 0, following if place == last else "A")
+                tokens += self._run_moses(part, first and index == 0, following if index == last else "A")
         return tuple(tokens)
 
     def _run_moses(self, part: str, first: bool, following: str) -> list[str]:
@@ -359,8 +359,8 @@ class JiebaSplitter:
 
     def _cut_uncached(self, chunk: str) -> tuple[str, ...]:
         tokens: list[str] = []
-        for place, part in enumerate(cut_protected(chunk)):
-            tokens += [part] if place % 2 else self._jieba.lcut(part)
+        for index, part in enumerate(cut_protected(chunk)):
+            tokens += [part] if index % 2 else self._jieba.lcut(part)
         return tuple(tokens)
 
 

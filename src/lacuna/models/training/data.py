@@ -214,7 +214,7 @@ def cut_batches(
         size = max(1, int(np.searchsorted(padded, batch_tokens, side="right")))
         batches.append(pairs[order[start : start + size]])
         start += size
-    return [batches[place] for place in rng.permutation(len(batches))]
+    return [batches[index] for index in rng.permutation(len(batches))]
 
 
 def make_batch(tokens: Tokens, pairs: NDArray[np.int64], pad_id: int) -> Batch:

@@ -115,8 +115,8 @@ def finetune_model(
     base = _copied(model) if isinstance(model, Model) else load_model(model, device=device, languages=languages)
     train, held = _choose_pairs(base, pairs, dev, settings, progress)
     plan = _plan(base, train, held, settings)
-    place = into.resolve()  # "." has no name of its own
-    run_folder = place.with_name(f"{place.name}.training")
+    resolved = into.resolve()  # "." has no name of its own
+    run_folder = resolved.with_name(f"{resolved.name}.training")
     if finished is None:
         report = _run(base, train, held, settings, plan, into, run_folder, progress)
     elif finished["plan"] == plan:

@@ -353,9 +353,9 @@ class TrainingLoop:
 def save_state(path: Path, network: nn.Module, optimizer: Optimizer, counters: Mapping[str, Any]) -> None:
     """Write a checkpoint: weights, optimizer state, random generator, and the counters as JSON in the header."""
     tensors = {f"weight/{name}": weight for name, weight in trained_weights(network).items()}
-    for place, moments in optimizer.state_dict()["state"].items():
+    for parameter, moments in optimizer.state_dict()["state"].items():
         for name, value in moments.items():
-            tensors[f"moment/{place}/{name}"] = torch.as_tensor(value)
+            tensors[f"moment/{parameter}/{name}"] = torch.as_tensor(value)
     tensors["random"] = torch.get_rng_state()
     # safetensors refuses tensors that share memory, e.g. the scalar step of several groups.
     content = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
@@ -374,9 +374,9 @@ def load_state(path: Path, network: nn.Module, optimizer: Optimizer) -> dict[str
     put_weights(network, {name.removeprefix("weight/"): t for name, t in tensors.items() if name.startswith("weight/")})
     moments: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
-        kind, *place = name.split("/")
+        kind, *parts = name.split("/")
         if kind == "moment":
-            moments.setdefault(int(place[0]), {})[place[1]] = tensor
+            moments.setdefault(int(parts[0]), {})[parts[1]] = tensor
     optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
     torch.set_rng_state(tensors["random"])
     return counters

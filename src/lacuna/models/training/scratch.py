@@ -206,12 +206,12 @@ def _encode_all(
     parts = []
     too_long = 0
     for number, corpus in enumerate(corpora):
-        place, note = folder / f"tokens-{number}", folder / f"tokens-{number}" / "done.json"
+        tokens_folder, note = folder / f"tokens-{number}", folder / f"tokens-{number}" / "done.json"
         if not note.exists():
             encoded = _encode(corpus.read(), vocabulary, settings, corpus.name, progress)
-            save_tokens(encoded.tokens, place)
+            save_tokens(encoded.tokens, tokens_folder)
             write_json(note, {"too_long": encoded.too_long})
-        parts.append(load_tokens(place))
+        parts.append(load_tokens(tokens_folder))
         too_long += json.loads(note.read_text(encoding="utf-8"))["too_long"]
     return join_pairs(parts, [corpus.weight for corpus in corpora], too_long)
 

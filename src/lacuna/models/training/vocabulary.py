@@ -82,11 +82,11 @@ def check_tokenization(languages: Languages, settings: TrainSettings, folder: Pa
         for language in (languages.source, languages.target):
             require_splitter(language)
         require_bpe()
-    found = open_vocabulary(folder) if (folder / "config.json").exists() else None
-    if found is not None:
+    vocabulary = open_vocabulary(folder) if (folder / "config.json").exists() else None
+    if vocabulary is not None:
         kind, vocabularies = "sentencepiece", JOINT
-        if isinstance(found, WordBpe):
-            kind, vocabularies = "bpe", found.vocabularies
+        if isinstance(vocabulary, WordBpe):
+            kind, vocabularies = "bpe", vocabulary.vocabularies
         if (kind, vocabularies) != (settings.tokenization, settings.vocabularies):
             raise TrainingError(
                 f"{folder}: got tokenization {settings.tokenization} with {settings.vocabularies} vocabularies, but "
@@ -103,9 +103,9 @@ def sample(items: Iterable[_Item], size: int, seed: int) -> list[_Item]:
         if number < size:
             kept.append(item)
         else:
-            place = int(rng.integers(number + 1))
-            if place < size:
-                kept[place] = item
+            index = int(rng.integers(number + 1))
+            if index < size:
+                kept[index] = item
     return kept
 
 
