@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -42,6 +42,11 @@ class Refuse(Protocol):
     """Runs a command in a folder, where it must fail as bad input should: one line, exit code 2, nothing changed."""
 
     def __call__(self, command: str | Sequence[str], folder: Path) -> Refusal: ...
+
+
+def path_of(verb: Callable[..., None]) -> str:
+    """Return where a verb is, as :func:`lacuna.cli.commands.add_verb` takes it."""
+    return f"{verb.__module__}:{verb.__name__}"
 
 
 def snapshot(folder: Path) -> dict[Path, tuple[int, int, bytes]]:

@@ -4,17 +4,20 @@ A parameter whose type is a dataclass, a bundle, becomes the options that are it
 :class:`SettingsOf` annotates becomes the settings of all strategies of a family, such as pruners. So a new strategy
 needs no change here: its fields become options, and its docstring their help.
 
-Signatures are read when a command is parsed or its help is shown: the import of all strategies, some of which need
-torch, would make every command slow to start.
+A verb is imported when its command is parsed or its help is shown, and only then are signatures read: the import of
+all verbs and strategies, some of which need torch, would make every command slow to start.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -69,24 +72,49 @@ class SettingsOf:
         return [_setting_option(setting, having) for setting, having in owners.items()]
 
 
-def add_verb(app: typer.Typer, verb: Callable[..., None], name: str | None = None) -> None:
-    """Add a verb to an app, under its own name or another."""
-    command = type("VerbCommand", (VerbCommand,), {"verb": staticmethod(verb)})
-    app.command(name or verb.__name__, cls=command, help=verb.__doc__)(_not_expanded)
+def add_verb(app: typer.Typer, path: str, name: str | None = None) -> None:
+    """Add a verb to an app, under its own name or another.
+
+    :param path: ``module:function``.
+    """
+    command = type("VerbCommand", (VerbCommand,), {"path": path})
+    app.command(name or path.partition(":")[2], cls=command)(_not_expanded)
 
 
 class VerbCommand(TyperCommand):
-    """The command of a verb."""
+    """The command of a verb.
 
-    verb: Callable[..., None]
+    :cvar path: ``module:function`` of the verb.
+    """
+
+    path: str
     _params: list[Any]
+
+    @staticmethod
+    def load(path: str) -> Callable[..., None]:
+        """Import a verb."""
+        verb: Callable[..., None] = _look_up(*path.split(":"))
+        return verb
+
+    @property
+    def help(self) -> str | None:
+        """The docstring of the verb, which is read without an import: a list of all verbs shows those of all."""
+        module, name = self.path.split(":")
+        spec = find_spec(module)
+        source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+        functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+        return next((ast.get_docstring(node) for node in functions if node.name == name), None)
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        """Ignore the text that a command is made with."""
 
     @property
     def params(self) -> list[Any]:
         """Arguments and options; with them comes the callback that takes them."""
         if not self._params:
             single = typer.Typer(add_completion=False)
-            single.command()(_expand(self.verb))
+            single.command()(_expand(self.load(self.path)))
             expanded = get_command(single)
             self._params, self.callback = expanded.params, expanded.callback
         return self._params

@@ -9,29 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import typer
 
-from lacuna.cli import (
-    INTERRUPTED,
-    adapt,
-    edit,
-    evaluate,
-    explain,
-    fetch,
-    fit,
-    index,
-    margin,
-    prune,
-    reproduce,
-    serve,
-    store,
-    train,
-    translate,
-)
+from lacuna.cli import INTERRUPTED
 from lacuna.cli.commands import add_verb
 from lacuna.cli.error_text import name_options
 from lacuna.cli.render import stop_bar
@@ -69,38 +52,39 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-VERBS: dict[str, Callable[..., None]] = {
-    "adapt": adapt.adapt,
-    "fetch": fetch.fetch,
-    "train": train.train,
-    "finetune": train.finetune,
-    "import": store.import_,
-    "build": store.build,
-    "index": index.index,
-    "inspect": store.inspect,
-    "verify": store.verify,
-    "add": edit.add,
-    "forget": edit.forget,
-    "replace": edit.replace,
-    "compact": edit.compact,
-    "log": edit.log,
-    "scan": edit.scan,
-    "margin": margin.margin,
-    "prune": prune.prune,
-    "tune": fit.tune,
-    "fit": fit.fit,
-    "translate": translate.translate,
-    "evaluate": evaluate.evaluate,
-    "explain": explain.explain,
-    "calibrate": explain.calibrate,
-    "gaps": explain.gaps,
-    "reproduce": reproduce.reproduce,
-    "report": reproduce.report,
-    "serve": serve.serve,
-    "demo": reproduce.demo,
+# Each verb, as module and function of this package.
+VERBS = {
+    "adapt": "adapt:adapt",
+    "fetch": "fetch:fetch",
+    "train": "train:train",
+    "finetune": "train:finetune",
+    "import": "store:import_",
+    "build": "store:build",
+    "index": "index:index",
+    "inspect": "store:inspect",
+    "verify": "store:verify",
+    "add": "edit:add",
+    "forget": "edit:forget",
+    "replace": "edit:replace",
+    "compact": "edit:compact",
+    "log": "edit:log",
+    "scan": "edit:scan",
+    "margin": "margin:margin",
+    "prune": "prune:prune",
+    "tune": "fit:tune",
+    "fit": "fit:fit",
+    "translate": "translate:translate",
+    "evaluate": "evaluate:evaluate",
+    "explain": "explain:explain",
+    "calibrate": "explain:calibrate",
+    "gaps": "explain:gaps",
+    "reproduce": "reproduce:reproduce",
+    "report": "reproduce:report",
+    "serve": "serve:serve",
+    "demo": "reproduce:demo",
 }
-for _name, _verb in VERBS.items():
-    add_verb(app, _verb, _name)
+for _name, _path in VERBS.items():
+    add_verb(app, f"lacuna.cli.{_path}", _name)
 
 
 @dataclass

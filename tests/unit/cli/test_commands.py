@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -13,7 +16,7 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from commands import Refuse, Run
+from commands import Refuse, Run, path_of
 from lacuna.cli.commands import Settings, SettingsOf, add_verb
 from lacuna.cli.main import app
 from lacuna.datastore import build_store, open_store
@@ -121,7 +124,7 @@ def draw(
 
 def drawing() -> typer.Typer:
     made = typer.Typer(add_completion=False)
-    add_verb(made, draw)
+    add_verb(made, path_of(draw))
     return made
 
 
@@ -148,3 +151,18 @@ def test_the_list_of_verbs_reads_no_signature(monkeypatch: pytest.MonkeyPatch) -
     assert shown.exit_code == 0
     assert "prune" in shown.output
     assert isinstance(CliRunner().invoke(app, ["prune", "--help"]).exception, TypeError)
+
+
+def test_help_and_version_import_no_verb() -> None:
+    """They would wait for torch, faiss and others, which take seconds to import."""
+    code = "import sys; from lacuna.__main__ import main\ntry:\n  main()\nfinally:\n  print(sorted(sys.modules))"
+    for option in ("--version", "--help"):
+        done = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, check=True)
+        loaded = ast.literal_eval(done.stdout.splitlines()[-1])
+        assert not {"torch", "numpy", "faiss", "transformers", "numba"} & set(loaded)
+        assert [name for name in loaded if name.startswith("lacuna.cli.")] == [
+            "lacuna.cli.commands",
+            "lacuna.cli.error_text",
+            "lacuna.cli.main",
+            "lacuna.cli.render",
+        ]

@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from commands import path_of
 from lacuna.cli.commands import add_verb
 from lacuna.cli.evaluate import evaluate
 from lacuna.errors import CorpusError, EvaluationError, LacunaError, SettingError
@@ -20,7 +21,7 @@ LINES = ["We see two dogs and one key.", "We see nine books.", "We see four wind
 WORSE = ["We see dogs and one key.", "He sees nine books.", "We see four windows."]
 
 app = typer.Typer()
-add_verb(app, evaluate)
+add_verb(app, path_of(evaluate))
 runner = CliRunner()
 
 

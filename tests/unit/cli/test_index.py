@@ -6,6 +6,7 @@ import typer
 from typer.testing import CliRunner
 
 import lacuna.datastore
+from commands import path_of
 from lacuna.cli.commands import add_verb
 from lacuna.cli.index import index
 from lacuna.errors import LacunaError
@@ -13,7 +14,7 @@ from unit.index.fakes import FakeStore, clustered
 
 runner = CliRunner()
 app = typer.Typer()
-add_verb(app, index)
+add_verb(app, path_of(index))
 
 
 @pytest.fixture

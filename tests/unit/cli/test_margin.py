@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from commands import path_of
 from lacuna.cli.commands import add_verb
 from lacuna.cli.margin import margin
 from lacuna.datastore import Store
@@ -18,7 +19,7 @@ from unit.margin.stores import clustered, make_store
 
 KEYS, KNOWN = clustered(300, 8, 0.8)
 app = typer.Typer(pretty_exceptions_enable=False)
-add_verb(app, margin)
+add_verb(app, path_of(margin))
 
 
 @pytest.fixture

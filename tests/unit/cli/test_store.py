@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from commands import path_of
 from lacuna.cli import store as verbs
 from lacuna.cli.commands import add_verb
 from lacuna.corpora import CleaningReport, read_corpus
@@ -22,7 +23,7 @@ from unit.models.tiny_models import Zoo
 
 app = typer.Typer(pretty_exceptions_enable=False)
 for verb in (verbs.build, verbs.inspect, verbs.verify):
-    add_verb(app, verb)
+    add_verb(app, path_of(verb))
 
 
 def run(*arguments: object, code: int = 0) -> str:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from commands import path_of
 from lacuna.cli import evaluate as verb
 from lacuna.cli.commands import add_verb
 from lacuna.errors import EvaluationError, MissingExtra, SettingError
@@ -23,7 +24,7 @@ WORSE = ["We see dogs.", "He has.", "She comes.", "We"]
 KEYS = {"comet", "comet_model", "comet_p_value", "comet_p_decline"}
 
 app = typer.Typer()
-add_verb(app, verb.evaluate)
+add_verb(app, path_of(verb.evaluate))
 runner = CliRunner()
 
 

@@ -12,6 +12,7 @@ import typer
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from commands import path_of
 from lacuna.cli.commands import add_verb
 from lacuna.cli.evaluate import evaluate
 from lacuna.cli.fit import fit as verb
@@ -217,7 +218,7 @@ def test_what_cannot_be_fitted_is_refused_before_any_work(
 
 def test_verb(zoo: Zoo, memories: list[Memory], tmp_path: Path) -> None:
     app = typer.Typer()
-    add_verb(app, verb)
+    add_verb(app, path_of(verb))
     dev, into = write_pairs(tmp_path / "dev.tsv", DEV), tmp_path / "combiner"
     options = ["--model", zoo.folder("marian"), "--device", "cpu", "--k", 2, "--into", into]
     options += [word for memory in memories for word in ("--memory", memory.store.path)]

@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from commands import path_of
 from lacuna.cli.commands import add_verb
 from lacuna.cli.store import verify
 from lacuna.datastore import Store, build_store, verify_store
@@ -66,7 +67,7 @@ def test_lacuna_verify_names_an_edited_index_manifest(store: Store) -> None:
     path = store.path / "index" / "manifest.json"
     path.write_text(json.dumps({**content_of(path), "probes": 8}))
     app = typer.Typer()
-    add_verb(app, verify)
+    add_verb(app, path_of(verify))
     result = CliRunner().invoke(app, [str(store.path)])
     assert isinstance(result.exception, StoreError)
     assert f"{path}: edited or damaged" in result.stdout

@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from commands import path_of
 from lacuna.cli.commands import add_verb
 from lacuna.cli.prune import prune
 from lacuna.datastore import Store, inspect_store, open_store
@@ -17,7 +18,7 @@ from lacuna.errors import LacunaError, SettingError
 from lacuna.pruning import PRUNERS, Plac, make_pruner
 
 app = typer.Typer(pretty_exceptions_enable=False)
-add_verb(app, prune)
+add_verb(app, path_of(prune))
 
 
 def run(*arguments: object) -> str:

@@ -13,6 +13,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from commands import path_of
 from lacuna.cli.commands import add_verb
 from lacuna.cli.reproduce import reproduce as verb
 from lacuna.datastore import open_store
@@ -207,7 +208,7 @@ def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: 
     path = tmp_path / "made-up.yaml"
     path.write_text(yaml.safe_dump({name: value for name, value in settings.items() if name != "folder"}))
     app = typer.Typer()
-    add_verb(app, verb)
+    add_verb(app, path_of(verb))
     words = [str(path), "--into", str(folder / "out"), "--data", str(folder / "data")]
     shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
