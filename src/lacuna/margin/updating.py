@@ -29,6 +29,9 @@ from lacuna.workers import WorkerPool, keep_freed_memory
 
 BLOCK = 1024  # entries in a block
 
+# More than the rounding error of a distance in float64, and more than no distance.
+_ROUNDING, _MIN_RADIUS = 1 + 1e-12, 1e-300
+
 # Beyond this share of added and removed entries, measuring from scratch is not slower.
 _MAX_CHANGE = 0.1
 
@@ -107,14 +110,17 @@ class _Changes:
         self.sizes: Sequence[int] = [1] * -(-self._entries // BLOCK)
 
     def run(self, number: int) -> tuple[NDArray[np.int64], RadiusCounts]:
-        """Compare one block of the entries that were kept; unknown entries at the unknown distance count, too."""
+        """Compare one block of the entries that were kept.
+
+        Unknown entries at the unknown distance count, too, whichever way another processor has rounded its sum.
+        """
         block = slice(number * BLOCK, min(self._entries, (number + 1) * BLOCK))
         counts = RadiusCounts.empty(block.stop - block.start)
         for pairs in self._search.pairs(block):
             known = self._known[pairs.right]
             unknown = pairs.where(~known)
             counts.add_known(pairs.where(known), block.start)
-            counts.add_unknown(replace(unknown, radius=np.nextafter(unknown.radius, np.inf)), block.start)
+            counts.add_unknown(replace(unknown, radius=unknown.radius * _ROUNDING + _MIN_RADIUS), block.start)
         return np.arange(block.start, block.stop), counts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,14 @@ from unit.margin.stores import Table, clustered, in_memory, make_store
 
 
 def distances_of(table: Table) -> NDArray[np.float64]:  # (entries, entries)
-    """Return all distances; that of an entry to itself is infinite."""
+    """Return all distances; that of an entry to itself is infinite.
+
+    Sums are rounded as in the code: where keys of very different size meet, the order of a sum matters.
+    """
     wide = table[0].astype(np.float64)
-    distances = np.array([((wide - vector) ** 2).sum(axis=1) for vector in wide]).reshape(len(wide), len(wide))
+    differences = [wide - vector for vector in wide]
+    sums = [np.einsum("pd,pd->p", difference, difference) for difference in differences]
+    distances = np.array(sums).reshape(len(wide), len(wide))
     np.fill_diagonal(distances, np.inf)
     return distances
 
@@ -163,6 +169,17 @@ def test_golden_additions() -> None:
     ):
         found = updated(before, kept, changed(table, kept, at(place, known)))
         assert (found.margin[0], found.unknown_distance[0]) == (margin, distance)
+
+
+@pytest.mark.parametrize("direction", [-np.inf, np.inf])
+def test_a_distance_that_was_rounded_differently_still_finds_its_entry(direction: float) -> None:
+    """Another processor may add the terms of a distance in another order."""
+    keys = np.array([[6e-08, 3, 0.1], [3, 3, 3], [3, 3, 3], [3, 65504, -2]], np.float16)
+    table, kept = (keys, np.zeros(4, np.bool_)), np.array([False, True, True, True])
+    before = measured(table, 2048)
+    rounded = before.unknown_distance.copy()
+    rounded[3] = np.nextafter(rounded[3], direction)
+    updated(replace(before, unknown_distance=rounded), kept, changed(table, kept, (keys[:0], table[1][:0])))
 
 
 def test_golden_removals() -> None:
