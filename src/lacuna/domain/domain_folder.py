@@ -95,7 +95,7 @@ def write_system_record(folder: Path, record: SystemRecord) -> None:
 
 
 def read_system_record(folder: Path, manifest: DomainManifest | None = None) -> SystemRecord:
-    """Read what decides the translations of a domain; domains of versions before 0.3 do not say all of it.
+    """Read the system of a domain. Without ``system.json``, as before version 0.3, it follows from the manifest.
 
     :param manifest: That of the domain, if it was read before.
     :raises DomainError: The file is damaged or of another format.

@@ -227,18 +227,22 @@ class Service:
         :param on_window: Called with the number of sentences before they are translated; may raise to stop.
         """
         job = Job(options, confidence=confidence)
-        for window in _windows(groups, min(_WINDOW, self.limits.max_waiting), self.limits.batch_bytes):
+        for window in _windows(groups, *self._window_limits):
             translations = self._translate_window([text for group in window for text in group], job, on_window)
             with closing(translations):
                 for group in window:
                     yield list(islice(translations, len(group)))
 
+    @property
+    def _window_limits(self) -> tuple[int, int]:
+        """Number of sentences and bytes of a document that wait in the queue at a time."""
+        return min(_WINDOW, self.limits.max_waiting), self.limits.batch_bytes
+
     def _translate_window(
         self, texts: Sequence[str], job: Job, on_window: Callable[[int], None]
     ) -> Generator[Translation, None, None]:
-        most = min(_WINDOW, self.limits.max_waiting)
         # A group with more sentences than can wait is translated in parts.
-        for part in _parts(texts, most, self.limits.batch_bytes):
+        for part in _parts(texts, *self._window_limits):
             written = list(dict.fromkeys(text for text in part if self._can_wait(text)))
             on_window(len(part))
             futures = dict(zip(written, self._submit_patiently(job, written), strict=True))

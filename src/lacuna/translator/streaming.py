@@ -93,8 +93,8 @@ class _ReadAhead(Generic[Item]):
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        # A thread inside of a tokenizer must not live to see the end of the process, which would abort it. One that
-        # waits for standard input is not waited for.
+        # If the process ended while the thread is inside a tokenizer, C++ would abort it. A thread that is blocked on
+        # standard input is harmless, and gets only a moment.
         self._thread.join(_MAX_JOIN_SECONDS)
 
     def take(self, size: int, weight: Callable[[Item], int], pause: float) -> list[Item]:
