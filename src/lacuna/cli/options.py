@@ -191,7 +191,7 @@ class SystemOptions(MemoryOptions):
         calibration: Path | None = None,
         length_penalty: float | None = None,
         gate: bool = False,
-        int8: bool = False,
+        int8: bool | None = None,
         fallback: bool = False,
     ) -> Translator:
         """Open the domain; or the model, the memories, the combiner and the calibration."""
@@ -201,7 +201,7 @@ class SystemOptions(MemoryOptions):
 
         beam = BeamSettings(**given(beam=self.beam, length_penalty=length_penalty))
         if self.domain is not None:
-            more = {"beam": beam, "int8": int8, "fallback": fallback}
+            more = {"beam": beam, "fallback": fallback, **given(int8=int8)}
             return self._open_domain(self.domain, more, calibration=calibration, gate=gate or None)
         if self.needs_memory and not self.memory:
             raise SettingError("no memory to search; give --memory STORE or --domain DOMAIN")

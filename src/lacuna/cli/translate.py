@@ -64,13 +64,13 @@ def translate(
         bool, typer.Option("--gate", help="Search only where the gate of the combiner says so; see lacuna fit --gate.")
     ] = False,
     int8: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--int8",
-            help="8-bit weights, slightly less accurate. On a CPU faster with large models such as OPUS-MT, but slower "
-            "with small ones such as the bundled model, if sentences come one at a time.",
+            "--int8/--no-int8",
+            help="8-bit weights: faster, and nearly the same translations. By default they are used where that is "
+            "possible: on a CPU, with models like OPUS-MT, if numba is installed.",
         ),
-    ] = False,
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Maximum number of sentences in a batch.")] = 32,
     without_memory_on_failure: FallbackOption = False,
     json: Annotated[

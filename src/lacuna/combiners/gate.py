@@ -66,23 +66,19 @@ class Gate:
     threshold: float = -torch.inf
     beam_threshold: float = torch.inf
 
-    def features(self, keys: torch.Tensor, log_probs: torch.Tensor) -> torch.Tensor:
-        """Return the input of the network before normalization; see :data:`FEATURES`.
-
-        :param keys: (rows, dimension).
-        :param log_probs: Log-probabilities of the model: (rows, vocabulary).
-        """
-        return gate_features(self.regions, keys, log_probs.amax(1))
-
     def gains(self, features: torch.Tensor) -> torch.Tensor:
         """Predict the gain of a search, in nats: (rows,)."""
         predicted: torch.Tensor = self.network((features - self.mean) / self.spread)
         return predicted[:, 0]
 
     @torch.inference_mode()
-    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, score_gap: torch.Tensor | None = None) -> torch.Tensor:
+    def wants(
+        self, keys: torch.Tensor, log_p_best: torch.Tensor, score_gap: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return which rows are worth a search: (rows,).
 
+        :param keys: (rows, dimension).
+        :param log_p_best: Log-probability of the model's prediction: (rows,).
         :param score_gap: How many nats each hypothesis is below the best one of its sentence; ``None`` means 0 for
             all: (rows,).
         """
@@ -90,12 +86,12 @@ class Gate:
         if self.threshold == -torch.inf:
             return near
         keys = keys.to(self.mean)
-        gains = self.gains(self.features(keys, log_probs.to(self.mean.device)))
+        gains = self.gains(gate_features(self.regions, keys, log_p_best.to(self.mean)))
         return near & (gains >= self.threshold).to(near.device)
 
 
 def gate_features(regions: Regions, keys: torch.Tensor, log_p_best: torch.Tensor) -> torch.Tensor:
-    """Return the features of some queries: (rows, features).
+    """Return the input of the network before normalization, see :data:`FEATURES`: (rows, features).
 
     :param log_p_best: Log-probability of the model's prediction: (rows,).
     """

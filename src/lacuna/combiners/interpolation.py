@@ -3,24 +3,28 @@
     p(y | x, y_<t) = knn_weight * p_kNN(y | x, y_<t) + (1 - knn_weight) * p_model(y | x, y_<t)
 
 A combiner gives each neighbor a *mass*: the masses of the neighbors with a value add up to ``knn_weight * p_kNN`` of
-that value, and those of all neighbors to ``knn_weight``. There are three forms, by what is asked for: the distribution
-over the whole vocabulary (:func:`mix_into`), the log-probabilities of retrieved tokens (:func:`retrieved_gains`), and
-the probability of one token (:func:`interpolate`, :func:`gold_probability`). Knows nothing of particular combiners and
-indexes.
+that value, and those of all neighbors to ``knn_weight``. There are three forms, by what is asked for: the most probable
+tokens (:func:`mix_tokens`), the log-probabilities of retrieved tokens (:func:`retrieved_gains`), and the probability of
+one token (:func:`interpolate`, :func:`gold_probability`). Knows nothing of particular combiners and indexes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from lacuna.combiners.base import has_missing
+from lacuna.records import NextTokens
 
 # From here on log(1 + exp(x)) equals x in float64.
 _SOFTPLUS_LINEAR = 50.0
+
+# Which neighbors come before each one, for the largest k that is usual; see mix_tokens.
+_EARLIER = np.tri(1024, k=-1, dtype=np.bool_)
 
 Numbers = TypeVar("Numbers", torch.Tensor, NDArray[Any])
 
@@ -73,27 +77,46 @@ def retrieved_gains(weighing: Weighing, log_p_values: torch.Tensor, first_ranks:
     return F.softplus(ratios, threshold=_SOFTPLUS_LINEAR).masked_fill(totals == 0, 0.0)  # log((p + total) / p)
 
 
+def mix_tokens(
+    best: NextTokens,
+    mass: NDArray[np.float32],
+    values: NDArray[np.int64],
+    log_p_values: NDArray[np.float32],
+    banned: Sequence[int] = (),
+) -> NextTokens:
+    """Interpolate the model's distribution with the neighbors' masses; return as many of its most probable tokens.
+
+    Every token is scaled by the model's share, and only retrieved tokens gain. So the most probable tokens are among
+    those of the model and the retrieved ones, and no others are needed. With zero mass no bit changes.
+
+    :param best: The most probable tokens of the model.
+    :param mass: Of each neighbor: (queries, k).
+    :param values: Token of each neighbor; -1 where there is none: (queries, k).
+    :param log_p_values: Log-probabilities that the model gives to them: (queries, k).
+    :param banned: Tokens that are left out.
+    """
+    tokens, log_probs = best
+    if not mass.shape[1]:
+        return best
+    # Rounding may push the sum slightly above 1, where log1p gives NaN.
+    share = np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
+    is_value = values[:, :, None] == tokens[:, None, :]  # (queries, k, count)
+    # A token of both lists has the log-probability of the first, whose last bits may be others.
+    place, ranked = is_value.argmax(2), is_value.any(2)
+    log_p_model = np.where(ranked, np.take_along_axis(log_probs, place, 1), log_p_values)
+    same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
+    with np.errstate(divide="ignore"):
+        gain = np.log((same * mass[:, None, :]).sum(2, dtype=np.float32))
+    mixed = np.logaddexp(log_p_model + share, gain)
+    repeated = (same & _EARLIER[: same.shape[1], : same.shape[1]]).any(2)
+    mixed[repeated | (values < 0) | np.isin(values, banned)] = -np.inf
+    alone = np.where(is_value.any(1), np.float32(-np.inf), log_probs + share)
+    every, log_p = np.concatenate([tokens, values], 1), np.concatenate([alone, mixed], 1)
+    order = np.lexsort((every, -log_p))[:, : tokens.shape[1]]
+    return NextTokens(np.maximum(np.take_along_axis(every, order, 1), 0), np.take_along_axis(log_p, order, 1))
+
+
 def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return for each neighbor the total mass of all neighbors with its value: (queries, k)."""
     same = values[:, :, None] == values[:, None, :]  # (queries, k, k)
     return (same * mass[:, None, :]).sum(-1)
-
-
-def mix_into(log_probs: torch.Tensor, mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Interpolate the model's distribution with the neighbors' masses, in place.
-
-    Every token is scaled by the model's share; only retrieved tokens gain. With zero mass no bit changes.
-
-    :param log_probs: Log-probabilities of the model: (queries, vocabulary).
-    """
-    if not mass.shape[1]:
-        return log_probs
-    # Rounding may push the sum slightly above 1, where log1p gives NaN.
-    log_probs += mass.sum(1, keepdim=True).clamp_(max=1.0).neg_().log1p_()
-    if has_missing(values):
-        present = values >= 0
-        # A missing neighbor writes to the place of the first one.
-        values = torch.where(present, values, values[:, :1].clamp(min=0))
-        mass = torch.where(present, mass, 0.0)
-    mixed = torch.logaddexp(log_probs.gather(1, values), token_mass(mass, values).log_())
-    return log_probs.scatter_(1, values, mixed)  # equal places get equal values, so the order does not matter

@@ -9,41 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from lacuna.decoding.backpointers import ROOT, Backpointers, Extensions, FinishedHypotheses, Hypothesis
 from lacuna.errors import ModelError, SettingError
-from lacuna.kernels import load_kernels
-
-_BLOCK = 64
-
-
-def top_k(scores: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Find the ``k`` largest of each row of ``(rows, columns)``, largest first, and their columns.
-
-    The k largest numbers lie in the k blocks with the largest maxima, and block maxima are cheap to compute: on a CPU
-    this takes a fraction of the time of ``torch.topk`` over a vocabulary. Ties are broken arbitrarily.
-    """
-    columns = scores.shape[1]
-    if scores.device.type == "cpu" and scores.dtype == torch.float32 and (kernels := load_kernels()) is not None:
-        values, places = np.empty((len(scores), k), np.float32), np.empty((len(scores), k), np.int64)
-        kernels.top_k(scores.numpy(), k, values, places)
-        return torch.from_numpy(values), torch.from_numpy(places)
-    blocks = columns // _BLOCK
-    if scores.device.type != "cpu" or blocks < 4 * k:
-        best = scores.topk(k)
-        return best.values, best.indices
-    split = blocks * _BLOCK
-    grouped = scores[:, :split].view(-1, blocks, _BLOCK)
-    chosen = grouped.amax(-1).topk(k, sorted=False).indices  # (rows, k)
-    # The last columns may not fill a block; they are few, so all of them are candidates.
-    candidates = grouped.gather(1, chosen[:, :, None].expand(-1, -1, _BLOCK)).flatten(1)
-    best = torch.cat([candidates, scores[:, split:]], 1).topk(k)
-    block, offset = best.indices // _BLOCK, best.indices % _BLOCK
-    inside = chosen.gather(1, block.clamp(max=k - 1)) * _BLOCK + offset
-    return best.values, torch.where(block < k, inside, best.indices - k * _BLOCK + split)
-
+from lacuna.records import NextTokens
 
 _NONE = np.float32(-np.inf)
 
@@ -128,21 +98,20 @@ class LiveHypotheses:
 
 
 class BeamRules:
-    """Applies the rules of beam search to scores, and collects finished hypotheses.
+    """Applies the rules of beam search to next tokens, and collects finished hypotheses.
 
     :param sentences: Total number of sentences.
     """
 
-    def __init__(self, sentences: int, eos_id: int, banned: Sequence[int], settings: BeamSettings) -> None:
+    def __init__(self, sentences: int, eos_id: int, settings: BeamSettings) -> None:
         self._eos_id = eos_id
-        self._banned = list(banned)
         self._settings = settings
         self._backpointers = Backpointers()
         self._finished = FinishedHypotheses(sentences, settings.beam)
 
-    def step(self, live: LiveHypotheses, scores: torch.Tensor) -> tuple[LiveHypotheses, Extensions]:
-        """Choose tokens from the scores of all rows; return the sentences that continue and their new rows."""
-        totals, candidates = self._candidates(live, scores)
+    def step(self, live: LiveHypotheses, following: NextTokens) -> tuple[LiveHypotheses, Extensions]:
+        """Choose among the next tokens of all rows; return the sentences that continue and their new rows."""
+        totals, candidates = self._candidates(live, following)
         nodes = live.nodes.ravel()[candidates.rows]
         lengths = live.lengths + 1
         ends = candidates.tokens == self._eos_id
@@ -170,20 +139,22 @@ class BeamRules:
         """Return the finished hypotheses of some sentences, best first."""
         return self._finished.read(sentences, self._backpointers)
 
-    def _candidates(self, live: LiveHypotheses, scores: torch.Tensor) -> tuple[NDArray[np.float32], Extensions]:
+    @property
+    def wanted(self) -> int:
+        """Number of next tokens to ask for.
+
+        A row cannot give more than all candidates of its sentence. Twice the beam, since half may be end tokens.
+        """
+        return 2 * self._settings.beam
+
+    def _candidates(self, live: LiveHypotheses, following: NextTokens) -> tuple[NDArray[np.float32], Extensions]:
         """Return the best extensions of each sentence, best first, and their totals: ``(live, candidates)``."""
-        if self._banned and scores.device.type == "cpu":
-            scores.numpy()[:, self._banned] = _NONE  # a tenth of the time that torch takes
-        elif self._banned:
-            scores[:, self._banned] = -torch.inf
         count, width = live.totals.shape
-        # A row cannot give more than all candidates of its sentence. Twice the beam, since half may be end tokens.
-        wanted = 2 * self._settings.beam
-        gains, tokens = (part.cpu().numpy() for part in top_k(scores, min(wanted, scores.shape[1])))
+        tokens, gains = following
         per_row = gains.shape[1]
         sums = (live.totals.reshape(-1, 1) + gains).reshape(count, width * per_row)
         # Stable, so that ties do not depend on the machine.
-        best = np.argsort(-sums, axis=1, kind="stable")[:, :wanted]
+        best = np.argsort(-sums, axis=1, kind="stable")[:, : self.wanted]
         rows, places = np.arange(count)[:, None], best // per_row
         totals = sums[rows, best]
         _check(sums, totals[:, 0], live.lengths)

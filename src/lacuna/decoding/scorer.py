@@ -11,11 +11,13 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from lacuna.records import NextTokens
+
 State = TypeVar("State")
 
 
 class Scorer(Protocol[State]):
-    """Gives log-probabilities of the next token.
+    """Gives the most probable next tokens.
 
     Everything that changes is in the state, so one scorer can serve several searches at once. A state must not be used
     after ``advance``; until then it may be scored any number of times.
@@ -25,15 +27,11 @@ class Scorer(Protocol[State]):
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of columns of the scores."""
+        """Number of tokens that it knows."""
 
     @property
     def eos_id(self) -> int:
         """The token that ends a translation."""
-
-    @property
-    def banned_ids(self) -> Sequence[int]:
-        """Tokens that are never chosen, but keep their share of the probability."""
 
     @property
     def max_new_tokens(self) -> int:
@@ -46,9 +44,10 @@ class Scorer(Protocol[State]):
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         """Start one hypothesis for each source, one row each."""
 
-    def score(self, state: State, score_gap: torch.Tensor | None = None) -> torch.Tensor:
-        """Give log-probabilities ``(rows, vocabulary)``, float32, in a tensor the caller may overwrite.
+    def score(self, state: State, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+        """Return the most probable next tokens of each row, without those that are never chosen.
 
+        :param count: Number of tokens wanted; fewer if the vocabulary is smaller.
         :param score_gap: How many nats each row is below the best one of its sentence: ``(rows,)``. A scorer may spend
             less on rows with a large gap; ``None`` means 0 for all.
         """

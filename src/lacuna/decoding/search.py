@@ -17,6 +17,7 @@ from lacuna.decoding.backpointers import Hypothesis
 from lacuna.decoding.beam import BeamRules, BeamSettings, LiveHypotheses
 from lacuna.decoding.scorer import Scorer, State
 from lacuna.errors import SettingError
+from lacuna.records import NextTokens
 
 # Following backpointers costs about a millisecond, for one sentence as for many.
 _READ_AT_ONCE = 16
@@ -144,8 +145,7 @@ class _RunningBatch(Generic[State]):
 
     def __init__(self, scorer: Scorer[State], sources: Sequence[Sequence[int]], settings: BeamSettings) -> None:
         self._scorer, self._sources, self._settings = scorer, sources, settings
-        self._rules: BeamRules | None = None
-        self._device = torch.device("cpu")  # that of the scores, once there are any
+        self._rules = BeamRules(len(sources), scorer.eos_id, settings)
         self._current: tuple[LiveHypotheses, State] | None = None
 
     @property
@@ -171,9 +171,9 @@ class _RunningBatch(Generic[State]):
         """Find the first tokens of more sentences, and add them to the batch."""
         sources = [self._sources[number] for number in numbers]
         state = self._scorer.start(sources)
-        scores = self._scorer.score(state)
+        following = self._scorer.score(state, self._rules.wanted)
         limits = [min(self._settings.limit(len(source)), self._scorer.max_new_tokens) for source in sources]
-        started = self._extend(LiveHypotheses.start(numbers, limits), state, scores)
+        started = self._extend(LiveHypotheses.start(numbers, limits), state, following)
         if started is None or self._current is None:
             self._current = started or self._current
         else:
@@ -184,21 +184,16 @@ class _RunningBatch(Generic[State]):
         """Find the next token of every hypothesis."""
         assert self._current is not None
         live, state = self._current
-        gaps = torch.from_numpy(live.score_gaps()).to(self._device)
-        self._current = self._extend(live, state, self._scorer.score(state, gaps))
+        gaps = torch.from_numpy(live.score_gaps())
+        self._current = self._extend(live, state, self._scorer.score(state, self._rules.wanted, gaps))
 
     def results(self, sentences: Sequence[int]) -> list[list[Hypothesis]]:
         """Return the finished hypotheses of some sentences."""
-        return [] if self._rules is None else self._rules.results(sentences)
+        return self._rules.results(sentences)
 
-    def _extend(self, live: LiveHypotheses, state: State, scores: torch.Tensor) -> tuple[LiveHypotheses, State] | None:
+    def _extend(self, live: LiveHypotheses, state: State, following: NextTokens) -> tuple[LiveHypotheses, State] | None:
         """Choose the next tokens; return ``None`` if all sentences end with them."""
-        if self._rules is None:
-            banned = self._scorer.banned_ids
-            self._rules = BeamRules(len(self._sources), self._scorer.eos_id, banned, self._settings)
-            self._device = scores.device
-        live, extensions = self._rules.step(live, scores)
+        live, extensions = self._rules.step(live, following)
         if not len(live):
             return None
-        rows, tokens = (torch.from_numpy(part).to(self._device) for part in (extensions.rows, extensions.tokens))
-        return live, self._scorer.advance(state, rows, tokens)
+        return live, self._scorer.advance(state, *map(torch.from_numpy, (extensions.rows, extensions.tokens)))

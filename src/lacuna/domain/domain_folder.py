@@ -95,13 +95,15 @@ def write_system_record(folder: Path, record: SystemRecord) -> None:
 
 
 def read_system_record(folder: Path, manifest: DomainManifest | None = None) -> SystemRecord:
-    """Read the system of a domain. Without ``system.json``, as before version 0.3, it follows from the manifest.
+    """Read the system of a domain.
+
+    Without ``system.json``, as before version 0.3, it follows from the manifest; no weights are rounded, as then.
 
     :param manifest: That of the domain, if it was read before.
     :raises DomainError: The file is damaged or of another format.
     """
     if not (folder / SYSTEM).exists():
-        return system_record(manifest or read_domain_manifest(folder))
+        return system_record(manifest or read_domain_manifest(folder)).model_copy(update={"int8": False})
     missing = f"{folder / SYSTEM}: missing; copy or adapt it again"
     return read_manifest(folder / SYSTEM, SystemRecord, DomainError, missing=missing, again="copy or adapt it again")
 

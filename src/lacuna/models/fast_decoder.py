@@ -66,10 +66,10 @@ class _SelfAttention:
 
     __slots__ = ("heads", "out", "query_key_value")
 
-    def __init__(self, module: Any, int8: bool) -> None:  # noqa: ANN401 - one of five classes that share their names
+    def __init__(self, module: Any) -> None:  # noqa: ANN401 - one of five classes that share their names
         self.heads: int = module.num_heads
-        self.query_key_value = join_linears(module.q_proj, module.k_proj, module.v_proj, int8=int8)
-        self.out = join_linears(module.out_proj, int8=int8)
+        self.query_key_value = join_linears(module.q_proj, module.k_proj, module.v_proj)
+        self.out = join_linears(module.out_proj)
 
 
 class _CrossAttention:
@@ -77,19 +77,19 @@ class _CrossAttention:
 
     __slots__ = ("heads", "key_value", "out", "query")
 
-    def __init__(self, module: Any, int8: bool) -> None:  # noqa: ANN401 - one of five classes that share their names
+    def __init__(self, module: Any) -> None:  # noqa: ANN401 - one of five classes that share their names
         self.heads: int = module.num_heads
-        self.query = join_linears(module.q_proj, int8=int8)
-        self.key_value = join_linears(module.k_proj, module.v_proj, int8=int8)
-        self.out = join_linears(module.out_proj, int8=int8)
+        self.query = join_linears(module.q_proj)
+        self.key_value = join_linears(module.k_proj, module.v_proj)
+        self.out = join_linears(module.out_proj)
 
 
 class _DecoderLayer:
     __slots__ = ("activation", "cross", "fc1", "fc2", "norms", "own")
 
-    def __init__(self, module: Any, int8: bool) -> None:  # noqa: ANN401 - one of five classes that share their names
-        self.own, self.cross = _SelfAttention(module.self_attn, int8), _CrossAttention(module.encoder_attn, int8)
-        self.fc1, self.fc2 = join_linears(module.fc1, int8=int8), join_linears(module.fc2, int8=int8)
+    def __init__(self, module: Any) -> None:  # noqa: ANN401 - one of five classes that share their names
+        self.own, self.cross = _SelfAttention(module.self_attn), _CrossAttention(module.encoder_attn)
+        self.fc1, self.fc2 = join_linears(module.fc1), join_linears(module.fc2)
         self.activation = module.activation_fn
         norms = (module.self_attn_layer_norm, module.encoder_attn_layer_norm, module.final_layer_norm)
         self.norms = tuple(_LayerNorm(norm) for norm in norms)
@@ -98,9 +98,9 @@ class _DecoderLayer:
 class FastDecoder:
     """Prepared weights of a decoder, shared by all searches with its model."""
 
-    def __init__(self, hf: PreTrainedModel, layout: Layout, int8: bool = False) -> None:
+    def __init__(self, hf: PreTrainedModel, layout: Layout) -> None:
         decoder = hf.model.decoder
-        self.layers = [_DecoderLayer(layer, int8) for layer in decoder.layers]
+        self.layers = [_DecoderLayer(layer) for layer in decoder.layers]
         self.norm_first = layout.norm_first
         self._decoder = decoder
         self._first_position = layout.first_position(decoder)
@@ -109,11 +109,8 @@ class FastDecoder:
         self.final_norm = _LayerNorm(decoder.layer_norm) if layout.norm_first else None
 
     @classmethod
-    def prepare(cls, hf: PreTrainedModel, *, int8: bool = False) -> FastDecoder | None:
-        """Prepare a model's decoder; return ``None`` if only transformers can run it.
-
-        :param int8: Use int8 weights.
-        """
+    def prepare(cls, hf: PreTrainedModel) -> FastDecoder | None:
+        """Prepare a model's decoder; return ``None`` if only transformers can run it."""
         layout = LAYOUTS.get(type(hf.config))
         if layout is None:
             return None
@@ -122,7 +119,7 @@ class FastDecoder:
         plain = all(is_plain(module) for module in decoder.layers.modules())
         # With an unusual padding id the position table is too short, and transformers extends it during decoding.
         needed = layout.first_position(decoder) + hf.config.max_position_embeddings
-        return cls(hf, layout, int8) if plain and len(position_table(decoder)) >= needed else None
+        return cls(hf, layout) if plain and len(position_table(decoder)) >= needed else None
 
     def embed(self, tokens: torch.Tensor, position: int) -> torch.Tensor:
         """Embed tokens ``(rows,)`` that all have the same position."""

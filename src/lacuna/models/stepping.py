@@ -1,23 +1,27 @@
 """Decode many unfinished translations token by token, with a KV cache.
 
-Returns the keys and log-probabilities of the next token; the caller chooses which translations to continue. Implements
-the ``Scorer`` protocol of ``lacuna.decoding`` without importing it. Knows nothing of beams and neighbors.
+Returns the keys and the most probable next tokens; the caller chooses which translations to continue. Implements the
+``Scorer`` protocol of ``lacuna.decoding``. Knows nothing of beams and neighbors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import DynamicCache, EncoderDecoderCache
 
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
-from lacuna.models.compiled_decoder import CompiledCache, CompiledModel
+from lacuna.models.compiled_decoder import CompiledCache, CompiledModel, relative
 from lacuna.models.fast_decoder import FastCache, FastDecoder
-from lacuna.models.linears import make_linear, with_fast_linears
+from lacuna.models.top_tokens import best_tokens
+from lacuna.records import NextTokens
 
 
 class KVCache(Protocol):
@@ -38,6 +42,18 @@ class ModelState:
     cache: KVCache | None
 
 
+class Prediction(NamedTuple):
+    """What a model says about the next token of each row.
+
+    :param best: The most probable tokens.
+    :param log_probs_of: Returns the log-probabilities of any tokens, minus infinity for negative ones:
+        (rows, tokens) to (rows, tokens).
+    """
+
+    best: NextTokens
+    log_probs_of: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+
+
 class _Engine(Protocol):
     """Runs a model: its encoder, decoder steps and output projection.
 
@@ -51,8 +67,8 @@ class _Engine(Protocol):
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
         """Encode the sources and decode the forced start of each translation."""
 
-    def log_probs(self, keys: torch.Tensor) -> torch.Tensor:
-        """Return the log-probabilities of the next token: (rows, vocabulary)."""
+    def predict(self, keys: torch.Tensor, count: int) -> Prediction:
+        """Return the most probable next tokens, at most ``count`` of each row."""
 
 
 class ModelScorer:
@@ -60,11 +76,11 @@ class ModelScorer:
 
     :param engine: What runs the model: ``compiled`` kernels, our decoder in ``torch``, or the one of ``transformers``.
         By default, the first of these that supports the model.
-    :param int8: Round the weights to 8 bits: slightly less exact; on a CPU faster with large models or large batches.
-        For families without a decoder of ours, only encoder and projection are rounded.
+    :param int8: Round the weights, to 8 bits in the output projection and 12 in the layers: faster on a CPU, and nearly
+        the same translations. Needs compiled kernels. ``None``: if there are such kernels for this model.
     """
 
-    def __init__(self, model: Model, *, engine: str | None = None, int8: bool = False) -> None:
+    def __init__(self, model: Model, *, engine: str | None = None, int8: bool | None = False) -> None:
         self._model = model
         self._engine = _make_engine(model, engine, int8)
 
@@ -110,7 +126,8 @@ class ModelScorer:
         cache, state.cache = state.cache, None
         if cache is None:
             raise ModelError("this state was advanced before; continue from the state that advance() returned")
-        return ModelState(cache.step(rows, tokens), cache)
+        device = self._model.device
+        return ModelState(cache.step(rows.to(device), tokens.to(device)), cache)
 
     @torch.inference_mode()
     def join(self, state: ModelState, others: ModelState) -> ModelState:
@@ -122,26 +139,37 @@ class ModelScorer:
         cache.join(other)  # type: ignore[arg-type]
         return ModelState(torch.cat([state.keys, others.keys]), cache)
 
+    def score(self, state: ModelState, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+        """Return the most probable next tokens of each row; ``score_gap`` is not used."""
+        return self.predict(state, count).best
+
     @torch.inference_mode()
-    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the log-probabilities of the next token, ``(rows, vocabulary)``; ``score_gap`` is not used."""
-        return self._engine.log_probs(state.keys)
+    def predict(self, state: ModelState, count: int) -> Prediction:
+        """Return the most probable next tokens of each row, and a way to ask for others.
+
+        :param count: Number of tokens, if there are as many.
+        """
+        return self._engine.predict(state.keys, min(count, self.vocabulary_size))
 
 
-def _make_engine(model: Model, name: str | None, int8: bool) -> _Engine:
+def _make_engine(model: Model, name: str | None, int8: bool | None) -> _Engine:
     """Return the engine of this name, or the fastest one. Weights are prepared once per model and shared."""
-    compiled: CompiledModel | None = None
-    if name in (None, "compiled") and not int8:
-        compiled = model.prepared("compiled", lambda: CompiledModel.prepare(model.hf, model.projection))
-    if compiled is not None:
-        return _CompiledEngine(model, compiled)
+    if name in (None, "compiled"):
+        for precision in {None: ("int8", "float32"), True: ("int8",), False: ("float32",)}[int8]:
+            compiled = model.prepared(f"compiled, {precision}", partial(CompiledModel.prepare, model, precision))
+            if compiled is not None:
+                return _CompiledEngine(model, compiled)
+    if int8:
+        raise ModelError(
+            f"int8: {model.name} cannot run with 8-bit weights here; they need a CPU, a model with BART-like layers "
+            "and numba (pip install lacuna-mt[fast]); leave int8 out"
+        )
     decoder: FastDecoder | None = None
     if name in (None, "torch"):
-        form = "decoder, int8" if int8 else "decoder"
-        decoder = model.prepared(form, lambda: FastDecoder.prepare(model.hf, int8=int8))
+        decoder = model.prepared("decoder", lambda: FastDecoder.prepare(model.hf))
     if decoder is None and name not in (None, "transformers"):
         raise ModelError(f"engine: got {name}, which cannot run {model.name}; allowed is transformers, or none")
-    return _TorchEngine(model, decoder, int8)
+    return _TorchEngine(model, decoder)
 
 
 class _CompiledEngine:
@@ -152,15 +180,22 @@ class _CompiledEngine:
 
     def __init__(self, model: Model, compiled: CompiledModel) -> None:
         self._start_ids, self._compiled = model.start_ids, compiled
+        self._banned = np.array(model.banned_ids, np.int64)
 
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
         """See :class:`_Engine`."""
         cache = CompiledCache(self._compiled, sources)
         return ModelState(cache.begin(self._start_ids), cache)
 
-    def log_probs(self, keys: torch.Tensor) -> torch.Tensor:
+    def predict(self, keys: torch.Tensor, count: int) -> Prediction:
         """See :class:`_Engine`."""
-        return self._compiled.log_probs(keys)
+        rows = keys.numpy()
+        likely = self._compiled.find_next(rows, count, self._banned)
+
+        def log_probs_of(tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+            return relative(self._compiled.logits_of(rows, tokens), likely.log_sums)
+
+        return Prediction(NextTokens(likely.tokens, likely.log_probs), log_probs_of)
 
 
 class _TorchEngine:
@@ -171,19 +206,10 @@ class _TorchEngine:
 
     min_sentences = 8
 
-    def __init__(self, model: Model, decoder: FastDecoder | None, int8: bool) -> None:
+    def __init__(self, model: Model, decoder: FastDecoder | None) -> None:
         self._model, self._decoder = model, decoder
         self.joins = decoder is not None
         self._encoder, self._project = model.fast_forward.hf.get_encoder(), model.fast_projection
-        if int8:
-            head = model.projection
-            self._encoder, self._project = model.prepared(
-                "encoder and projection, int8",
-                lambda: (
-                    with_fast_linears(model.hf.get_encoder(), int8=True),
-                    make_linear(head.weight, head.bias, int8=True),
-                ),
-            )
 
     def start(self, sources: Sequence[Sequence[int]]) -> ModelState:
         """See :class:`_Engine`."""
@@ -194,8 +220,19 @@ class _TorchEngine:
         fast = FastCache(self._decoder, encoded, mask)
         return ModelState(fast.begin(self._model.start_ids), fast)
 
-    def log_probs(self, keys: torch.Tensor) -> torch.Tensor:
+    def predict(self, keys: torch.Tensor, count: int) -> Prediction:
         """See :class:`_Engine`."""
+        log_probs = self._log_probs(keys)
+
+        def log_probs_of(tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+            asked = torch.from_numpy(tokens).to(log_probs.device)
+            found = log_probs.gather(1, asked.clamp(min=0)).masked_fill_(asked < 0, -torch.inf)
+            return np.asarray(found.cpu().numpy(), np.float32)
+
+        return Prediction(best_tokens(log_probs, count, self._model.banned_ids), log_probs_of)
+
+    def _log_probs(self, keys: torch.Tensor) -> torch.Tensor:
+        """Return the log-probabilities of the next token: (rows, vocabulary)."""
         scale = self._model.projection.scale
         logits = self._project(keys if scale == 1 else keys * scale).float()
         if logits.device.type != "cpu":

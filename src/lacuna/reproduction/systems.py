@@ -94,7 +94,7 @@ class ExperimentSystems:
         return texts
 
     def _system(self, name: str, planned: PlannedSystem, combiner: CachedCombiner | None, beam: BeamSettings) -> System:
-        """Return the system as in the paper: the combiner alone decides."""
+        """Return the system as in the paper: the combiner alone decides, and nothing is rounded."""
         return System(
             self.steps.model if planned.model is None else self.steps.load_finetuned(planned.model),
             [planned.memory.open(name)] if planned.memory else [],
@@ -102,6 +102,7 @@ class ExperimentSystems:
             beam,
             exact_contexts=False,
             guard_ends=False,
+            int8=False,
         )
 
     def score(self, systems: Mapping[str, list[str]], sentences: Sentences) -> Scores:

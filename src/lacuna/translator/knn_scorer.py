@@ -1,7 +1,7 @@
 """kNN-MT as a scorer around the model's scorer. Beam search uses it like any other.
 
-Only the probabilities of retrieved tokens change; no ``(batch, vocabulary)`` tensor is created for the kNN side. With a
-gate, rows that it rejects are not searched and keep the model's distribution.
+Only the probabilities of retrieved tokens change, so only those and the model's most probable tokens are computed. With
+a gate, rows that it rejects are not searched and keep the model's distribution.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from lacuna.combiners import mix_into
-from lacuna.models.stepping import ModelScorer, ModelState
+from lacuna.combiners import mix_tokens
+from lacuna.models.stepping import ModelScorer, ModelState, Prediction
+from lacuna.records import NextTokens
 from lacuna.translator.retriever import Retriever
 
 
@@ -44,18 +47,13 @@ class KnnScorer:
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of columns of the scores."""
+        """Number of tokens that the model knows."""
         return self._plain.vocabulary_size
 
     @property
     def eos_id(self) -> int:
         """The token that ends a translation."""
         return self._plain.eos_id
-
-    @property
-    def banned_ids(self) -> Sequence[int]:
-        """Tokens that are never chosen."""
-        return self._plain.banned_ids
 
     @property
     def max_new_tokens(self) -> int:
@@ -80,29 +78,34 @@ class KnnScorer:
         return self._plain.join(state, others)
 
     @torch.inference_mode()
-    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
-        """Mix the neighbors of each row's key into the model's log-probabilities."""
-        log_probs = self._plain.score(state)
-        gate = self._retriever.gate
+    def score(self, state: ModelState, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+        """Mix the neighbors of each row's key into the model's distribution; return the most probable tokens."""
+        prediction = self._plain.predict(state, count)
+        rows, gate = len(state.keys), self._retriever.gate
         if gate is None:
-            self.count.add(len(log_probs), len(log_probs))
-            return self._mix(log_probs, state.keys)
-        wanted = gate.wants(state.keys, log_probs, score_gap).to(log_probs.device).nonzero()[:, 0]
-        self.count.add(len(log_probs), len(wanted))
-        if 2 * len(wanted) > len(log_probs):
-            # Rows without mass do not change, and including them costs less than copying most of the others.
-            return self._mix(log_probs, state.keys, wanted)
-        if len(wanted):
-            log_probs[wanted] = self._mix(log_probs[wanted], state.keys[wanted])
-        return log_probs
+            self.count.add(rows, rows)
+            return self._mix(prediction, state.keys, None)
+        log_p_best = torch.from_numpy(prediction.best.log_probs[:, 0])
+        wanted = gate.wants(state.keys, log_p_best, score_gap).cpu().numpy().nonzero()[0]
+        self.count.add(rows, len(wanted))
+        return self._mix(prediction, state.keys, wanted) if len(wanted) else prediction.best
 
-    def _mix(self, log_probs: torch.Tensor, keys: torch.Tensor, wanted: torch.Tensor | None = None) -> torch.Tensor:
-        retrieval, mass = self._retriever.retrieve(
-            keys if wanted is None else keys[wanted],
-            lambda rows: log_probs[rows if wanted is None else wanted[rows], self.eos_id],
-        )
-        values = retrieval.neighbors.values
-        if wanted is not None:
-            mass = mass.new_zeros(len(keys), mass.shape[1]).index_copy_(0, wanted, mass)
-            values = values.new_full(mass.shape, -1).index_copy_(0, wanted, values)
-        return mix_into(log_probs, mass, values)
+    def _mix(self, prediction: Prediction, keys: torch.Tensor, wanted: NDArray[np.int64] | None) -> NextTokens:
+        """Search for some rows, or all of them, and mix what is found into their distributions."""
+        chosen = slice(None) if wanted is None else wanted
+        ends = np.full((len(keys), 1), self.eos_id)
+
+        def log_p_end(rows: torch.Tensor) -> torch.Tensor:
+            return torch.from_numpy(prediction.log_probs_of(ends)[chosen][rows.cpu().numpy(), 0]).to(keys.device)
+
+        retrieval, mass = self._retriever.retrieve(keys[chosen], log_p_end)
+        values = np.full((len(keys), mass.shape[1]), -1)
+        values[chosen] = retrieval.neighbors.values.cpu().numpy()
+        log_p_values = prediction.log_probs_of(values)[chosen]
+        tokens, log_probs = prediction.best
+        own = NextTokens(tokens[chosen], log_probs[chosen])
+        mixed = mix_tokens(own, mass.cpu().numpy(), values[chosen], log_p_values, self._plain.banned_ids)
+        if wanted is None:
+            return mixed
+        tokens[wanted], log_probs[wanted] = mixed
+        return prediction.best

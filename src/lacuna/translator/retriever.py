@@ -56,5 +56,7 @@ class Retriever:
             return torch.ones(len(keys))
         with torch.inference_mode():
             parts = zip(keys.split(_MAX_PROJECTED), score_gaps.split(_MAX_PROJECTED), strict=True)
-            wanted = [self.gate.wants(part, log_probs(part), gaps.to(part.device)).cpu() for part, gaps in parts]
+            wanted = [
+                self.gate.wants(part, log_probs(part).amax(1), gaps.to(part.device)).cpu() for part, gaps in parts
+            ]
         return torch.cat(wanted).double()

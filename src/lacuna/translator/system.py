@@ -75,6 +75,7 @@ class SystemRecord(Record):
     :param memories: Folders, or addresses of collections.
     :param combiner: ``None`` for the safe one.
     :param calibration: Its folder; ``None`` without one.
+    :param int8: ``None`` for 8-bit weights where they are possible.
     """
 
     format: int = FORMAT
@@ -87,7 +88,7 @@ class SystemRecord(Record):
     beam: BeamSettings = BeamSettings()
     exact_contexts: bool = True
     guard_ends: bool = True
-    int8: bool = False
+    int8: bool | None = None
     fallback: bool = False
 
     def rows(self) -> list[tuple[str, str]]:
@@ -109,10 +110,10 @@ class SystemRecord(Record):
                     ("exact contexts", self.exact_contexts),
                     ("end guard", self.guard_ends),
                     ("placeholders masked", self.model.mask_placeholders),
-                    ("8-bit weights", self.int8),
                     ("model alone if a memory fails", self.fallback),
                 )
             ),
+            ("8-bit weights", {None: "where possible", True: "yes", False: "no"}[self.int8]),
         ]
 
     def open(self, base: Path, model: Model, *, name: str | None = None) -> System:
@@ -171,7 +172,8 @@ class System:
         translated as there. Other sentences are not affected.
     :param guard_ends: A memory may end a translation only where the model sees an end as well; see
         :class:`~lacuna.combiners.EndGuard`.
-    :param int8: Translate with 8-bit weights: faster for large models on a CPU, slightly less accurate.
+    :param int8: Translate with 8-bit weights: faster on a CPU, and nearly the same translations; see
+        :class:`~lacuna.models.stepping.ModelScorer`. ``None``: where that is possible.
     :param fallback: If a memory on a server does not answer, translate with the model alone and say so in the
         translation, instead of raising an error.
     """
@@ -185,7 +187,7 @@ class System:
     calibration: Calibration | None = None
     exact_contexts: bool = True
     guard_ends: bool = True
-    int8: bool = False
+    int8: bool | None = None
     fallback: bool = False
 
     def open(self) -> Translator:
