@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.kernels.attention import exp
 from lacuna.kernels.compiling import compile_with, compiled
-from lacuna.kernels.layers import exp
 from lacuna.kernels.products import Floats, Integers, PackedLinear, make_codes, multiply, round_inputs
 from lacuna.kernels.tiles import COLUMNS
 
@@ -52,7 +52,7 @@ def find_next(
     best, where = np.empty((rows, size), np.float32), np.empty((rows, size), np.int64)
     peaks, totals = np.empty(rows, np.float32), np.zeros(rows, np.float64)
     for row in range(rows):
-        _clear(best[row], where[row])
+        _clear(row, best, where)
         peaks[row] = -np.inf
     codes, code_units = make_codes(rows, x.shape[1])
     round_inputs(x, head.weight, codes, code_units)
@@ -67,61 +67,61 @@ def find_next(
         multiply(x, weight, units, part, codes, code_units)
         count = min(some * COLUMNS, vocabulary - first - start)
         for row in range(rows):
-            line = part[row, :count]
-            peak = max(peaks[row], _gather(line, first + start, banned, best[row], where[row]))
-            totals[row] = _add_exponentials(line, totals[row], peaks[row], peak)
+            peak = max(peaks[row], _gather(part, row, count, first + start, banned, best, where))
+            totals[row] = _add_exponentials(part, row, count, totals[row], peaks[row], peak)
             peaks[row] = peak
     for row in range(rows):
         if len(table):
-            totals[row] += _correct(x[row], table, head.bias, first, peaks[row], best[row], where[row])
+            totals[row] += _correct(x, row, table, head.bias, first, peaks[row], best, where)
         for place in range(tokens.shape[1]):
             tokens[row, place], logits[row, place] = max(where[row, place], 0), best[row, place]
-        is_finite = np.isfinite(_dot(x[row], x[row]))
+        is_finite = np.isfinite(_dot(x, row, x, row))
         log_sums[row] = np.float64(peaks[row]) + np.log(totals[row]) if is_finite else np.nan
 
 
+# Rows are passed as a number instead of a part of an array, because making one takes as long as reading it.
 @compiled
-def _gather(line: Floats, first: int, banned: Integers, best: Floats, where: Integers) -> np.float32:
-    """Insert numbers into the list of the best; return the largest, banned ones included."""
-    last, largest = len(best) - 1, np.float32(_largest(line))
-    if largest > best[last]:
-        for start in range(0, len(line), 64):
-            stop = min(len(line), start + 64)
-            if _largest(line[start:stop]) > best[last]:
+def _gather(x: Floats, row: int, count: int, first: int, banned: Integers, best: Floats, where: Integers) -> np.float32:
+    """Insert the first numbers of a row into its list of the best; return the largest, banned ones included."""
+    last, largest = best.shape[1] - 1, np.float32(_largest(x, row, 0, count))
+    if largest > best[row, last]:
+        for start in range(0, count, 64):
+            stop = min(count, start + 64)
+            if _largest(x, row, start, stop) > best[row, last]:
                 for column in range(start, stop):
-                    if line[column] > best[last] and not _contains(banned, first + column):
-                        _insert(line[column], first + column, best, where)
+                    if x[row, column] > best[row, last] and not _contains(banned, first + column):
+                        _insert(x[row, column], first + column, row, best, where)
     return largest
 
 
 @compiled
-def _add_exponentials(line: Floats, total: float, before: np.float32, peak: np.float32) -> float:
-    """Add exponentials to a sum of others, relative to the largest number so far.
+def _add_exponentials(x: Floats, row: int, count: int, total: float, before: np.float32, peak: np.float32) -> float:
+    """Add the exponentials of the first numbers of a row to a sum of others, relative to the largest number so far.
 
     :param before: The largest number in the sum.
-    :param peak: The largest number in the sum or the line.
+    :param peak: The largest number in the sum or the row.
     """
     if peak == -np.inf:
         return 0.0
     part = np.float32(0.0)
-    for column in range(len(line)):
-        part += exp(line[column] - peak)
+    for column in range(count):
+        part += exp(x[row, column] - peak)
     return float(total * np.exp(np.float64(before - peak)) + np.float64(part))
 
 
 @compiled
 def _correct(
-    x: Floats, table: Floats, bias: Floats, first: int, peak: np.float32, best: Floats, where: Integers
+    x: Floats, row: int, table: Floats, bias: Floats, first: int, peak: np.float32, best: Floats, where: Integers
 ) -> float:
-    """Compute the best logits again, and sort them; return what that adds to the sum of exponentials."""
-    rounded, chosen, change = best.copy(), where.copy(), np.float64(0.0)
-    _clear(best, where)
+    """Compute the best logits of a row again, and sort them; return what that adds to the sum of exponentials."""
+    rounded, chosen, change = best[row].copy(), where[row].copy(), np.float64(0.0)
+    _clear(row, best, where)
     for place in range(len(chosen)):
         token = chosen[place]
         if token >= 0:
-            exact = _dot(x, table[token]) + bias[token - first]
+            exact = _dot(x, row, table, token) + bias[token - first]
             change += np.exp(np.float64(exact - peak)) - np.exp(np.float64(rounded[place] - peak))
-            _insert(exact, token, best, where)
+            _insert(exact, token, row, best, where)
     return change
 
 
@@ -136,14 +136,15 @@ def score_tokens(x: Floats, table: Floats, bias: Floats, tokens: Integers, logit
     for row in range(len(x)):
         for place in range(tokens.shape[1]):
             token = tokens[row, place]
-            logits[row, place] = _dot(x[row], table[token]) + bias[token] if token >= 0 else np.float32(-np.inf)
+            logits[row, place] = _dot(x, row, table, token) + bias[token] if token >= 0 else np.float32(-np.inf)
 
 
 @compiled
-def _dot(x: Floats, y: Floats) -> np.float32:
+def _dot(x: Floats, row: int, y: Floats, other: int) -> np.float32:
+    """Return the product of a row and a row of another array."""
     total = np.float32(0.0)
-    for column in range(len(y)):
-        total += x[column] * y[column]
+    for column in range(y.shape[1]):
+        total += x[row, column] * y[other, column]
     return total
 
 
@@ -164,34 +165,28 @@ def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
     :param values: Output: (rows, k).
     :param columns: Output: the column of each, (rows, k).
     """
-    width = x.shape[1]
+    nothing = np.empty(0, np.int64)
     for row in range(len(x)):
-        line, best, where = x[row], values[row], columns[row]
-        _clear(best, where)
-        for start in range(0, width, 64):
-            stop = min(width, start + 64)
-            if _largest(line[start:stop]) > best[k - 1]:
-                for column in range(start, stop):
-                    if line[column] > best[k - 1]:
-                        _insert(line[column], column, best, where)
-        if where[k - 1] < 0:
-            _clear(best, where)
-            for column in range(width):
-                number = line[column] if line[column] == line[column] else np.float32(np.inf)
-                if where[k - 1] < 0 or number > best[k - 1]:
-                    _insert(number, column, best, where)
+        _clear(row, values, columns)
+        _gather(x, row, x.shape[1], 0, nothing, values, columns)
+        if columns[row, k - 1] < 0:
+            _clear(row, values, columns)
+            for column in range(x.shape[1]):
+                number = x[row, column] if x[row, column] == x[row, column] else np.float32(np.inf)
+                if columns[row, k - 1] < 0 or number > values[row, k - 1]:
+                    _insert(number, column, row, values, columns)
 
 
 @compiled
-def _clear(best: Floats, where: Integers) -> None:
-    for place in range(len(best)):
-        best[place], where[place] = np.float32(-np.inf), -1
+def _clear(row: int, best: Floats, where: Integers) -> None:
+    for place in range(best.shape[1]):
+        best[row, place], where[row, place] = np.float32(-np.inf), -1
 
 
-def _find_largest(x: Floats) -> float:
-    largest = x[0]
-    for place in range(len(x)):
-        largest = max(largest, x[place])
+def _find_largest(x: Floats, row: int, start: int, stop: int) -> float:
+    largest = x[row, start]
+    for column in range(start, stop):
+        largest = max(largest, x[row, column])
     return float(largest)
 
 
@@ -199,10 +194,10 @@ _largest = compile_with(_find_largest, True)  # may ignore NaN: only then is the
 
 
 @compiled
-def _insert(value: np.float32, column: int, best: Floats, where: Integers) -> None:
-    """Insert a number into a sorted list, after equal ones, and drop the last."""
-    place = len(best) - 1
-    while place > 0 and (where[place - 1] < 0 or value > best[place - 1]):
-        best[place], where[place] = best[place - 1], where[place - 1]
+def _insert(value: np.float32, column: int, row: int, best: Floats, where: Integers) -> None:
+    """Insert a number into the sorted list of a row, after equal ones, and drop the last."""
+    place = best.shape[1] - 1
+    while place > 0 and (where[row, place - 1] < 0 or value > best[row, place - 1]):
+        best[row, place], where[row, place] = best[row, place - 1], where[row, place - 1]
         place -= 1
-    best[place], where[place] = value, column
+    best[row, place], where[row, place] = value, column
