@@ -14,9 +14,10 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from lacuna.kernels.compiling import compiled
-from lacuna.kernels.products import Floats, Integers
+from lacuna.kernels.products import Floats
 from lacuna.kernels.tiles import LANES
 
 _SIZE, _LANE, _FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
@@ -78,11 +79,11 @@ def _make_weighing(registers: int) -> Any:
                     b.store(zero, each)
                 with cgutils.for_range(b, count, intp=_SIZE) as loop:
                     value = _row(b, values, stride, places, loop.index)
-                    weight = _repeat(b, b.load(_number(b, weights, loop.index), align=4))
+                    weight = repeat(b, b.load(_number(b, weights, loop.index), align=4))
                     for number, each in enumerate(sums):
                         b.store(_fuse(b, weight, b.load(_register(b, value, number), align=4), b.load(each)), each)
                 for number, each in enumerate(sums):
-                    b.store(b.fmul(b.load(each), _repeat(b, share)), _register(b, out, number), align=4)
+                    b.store(b.fmul(b.load(each), repeat(b, share)), _register(b, out, number), align=4)
             else:
                 some = cgutils.alloca_once_value(b, ir.Constant(_FLOAT, 0.0))  # type: ignore[no-untyped-call]
                 with cgutils.for_range(b, size, intp=_SIZE) as column:
@@ -120,7 +121,8 @@ def _register(b: Any, address: Any, number: int) -> Any:
     return b.inttoptr(b.add(address, ir.Constant(_SIZE, 4 * LANES * number)), _VECTOR.as_pointer())
 
 
-def _repeat(b: Any, value: Any) -> Any:
+def repeat(b: Any, value: Any) -> Any:
+    """Return a register with the same float in all lanes."""
     undefined = ir.Constant(_VECTOR, ir.Undefined)
     first = b.insert_element(undefined, value, ir.Constant(_LANE, 0))
     return b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_LANE, LANES), [0] * LANES))
@@ -161,12 +163,9 @@ def _exponentials(_: Any, numbers: Any, count: Any, registers: Any, scale: Any) 
             return b.inttoptr(b.add(numbers, b.mul(index, ir.Constant(_SIZE, 4 * LANES))), _VECTOR.as_pointer())
 
         with cgutils.for_range(b, registers, intp=_SIZE) as loop:
-            b.store(_larger(b, b.load(place(loop.index), align=4), b.load(largest)), largest)
-        peak = b.load(largest)
-        for lanes in (1 << power for power in range(LANES.bit_length() - 1)):
-            order = [lane ^ lanes for lane in range(LANES)]
-            peak = _larger(b, peak, b.shuffle_vector(peak, peak, ir.Constant(ir.VectorType(_LANE, LANES), order)))
-        factor = _repeat(b, scale)
+            b.store(pick_larger(b, b.load(place(loop.index), align=4), b.load(largest)), largest)
+        peak = repeat(b, find_largest(b, b.load(largest)))
+        factor = repeat(b, scale)
         with cgutils.for_range(b, registers, intp=_SIZE) as loop:
             made = _exp_register(b, b.fmul(b.fsub(b.load(place(loop.index), align=4), peak), factor))
             b.store(made, place(loop.index), align=4)
@@ -176,8 +175,19 @@ def _exponentials(_: Any, numbers: Any, count: Any, registers: Any, scale: Any) 
     return types.float32(types.uintp, types.intp, types.intp, types.float32), generate
 
 
-def _larger(b: Any, first: Any, second: Any) -> Any:
+def pick_larger(b: Any, first: Any, second: Any) -> Any:
+    """Return the larger number of each lane of two registers."""
     return b.select(b.fcmp_ordered(">", first, second), first, second)
+
+
+def find_largest(b: Any, vector: Any) -> Any:
+    """Return the largest number of a register: of its halves, then of theirs."""
+    lanes = LANES
+    while lanes > 1:
+        lanes //= 2
+        halves = (ir.Constant(ir.VectorType(_LANE, lanes), list(range(start, start + lanes))) for start in (0, lanes))
+        vector = pick_larger(b, *(b.shuffle_vector(vector, vector, half) for half in halves))
+    return b.extract_element(vector, ir.Constant(_LANE, 0))
 
 
 # The exponential by powers of two and a polynomial, after Cephes: log2(e), ln(2) in two parts, and the coefficients.
@@ -192,7 +202,7 @@ def _exp_register(b: Any, x: Any) -> Any:
         return ir.Constant(_VECTOR, [float(np.float32(number))] * LANES)
 
     floor = cgutils.get_or_insert_function(b.module, ir.FunctionType(_VECTOR, [_VECTOR]), f"llvm.floor.v{LANES}f32")  # type: ignore[no-untyped-call]
-    x = _larger(b, x, constant(-87.0))
+    x = pick_larger(b, x, constant(-87.0))
     n = b.call(floor, [_fuse(b, x, constant(_LOG2_E), constant(0.5))])
     r = _fuse(b, n, constant(-_LN2_REST), _fuse(b, n, constant(-_LN2), x))
     p = constant(_COEFFICIENTS[0])
@@ -281,6 +291,6 @@ def attend(
 
 
 @compiled
-def address(array: Floats | Integers) -> np.uint64:
+def address(array: NDArray[Any]) -> np.uint64:
     """Return the address of an array."""
     return np.uint64(array.ctypes.data)

@@ -99,7 +99,16 @@ class CompiledModel:
             if path is not None:
                 save_packed(packed, path)
                 packed = open_packed(path, model.fingerprint) or packed  # the memory of the arrays is free again
-        return cls(packed, kernels)
+        compiled = cls(packed, kernels)
+        with kernels.announced(precision):
+            compiled._run_once(model.start_ids)
+        return compiled
+
+    def _run_once(self, start_ids: Sequence[int]) -> None:
+        """Decode one token, so that all kernels are compiled now instead of during the first translation."""
+        keys = CompiledCache(self, [[0]]).begin(start_ids).numpy()
+        likely = self.find_next(keys, 1, np.empty(0, np.int64))
+        self.logits_of(keys, likely.tokens)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Floats, Integers]:
         """Run the encoder; return keys and values of cross-attention, and where each source starts and ends in them."""
