@@ -26,6 +26,19 @@ from lacuna.records import Languages, SentencePair, Translation
 from lacuna.translator import System
 
 PARTS = ("train", "dev", "test")
+# Of the packages of the domain, those with the most pairs per megabyte: 23,000 pairs in 56 MB instead of 52,000 in 251.
+PACKAGES = (
+    "gramps",
+    "mayan-edms",
+    "horizon",
+    "mercurial",
+    "OctoPrint",
+    "pretalx",
+    "Trac",
+    "zope.app.locales",
+    "nicotine-plus",
+    "trytond",
+)
 ALONE = "model alone"
 
 _MARKUP = frozenset("%{}<>[]&$_\\|=@#/*~^")  # characters that ordinary sentences do not have
@@ -35,6 +48,7 @@ _MARKUP = frozenset("%{}<>[]&$_\\|=@#/*~^")  # characters that ordinary sentence
 class DemoSettings:
     """Settings of the demo. The defaults take a few minutes on two cores.
 
+    :param packages: The packages of the domain whose text is used; none for all of them.
     :param train: Training pairs in the memory, drawn at random.
     :param dev: Dev pairs for fitting the combiners.
     :param test: Test pairs to translate with and without the memory.
@@ -42,6 +56,7 @@ class DemoSettings:
 
     domain: str = "it"
     languages: Languages = field(default=Languages("de", "en"))
+    packages: tuple[str, ...] = PACKAGES
     train: int = 15_000
     dev: int = 800
     test: int = 400
@@ -106,7 +121,16 @@ def run_demo(model: str | Path | None, into: Path, settings: DemoSettings, progr
         seconds[what] = round(time.perf_counter() - started - sum(seconds.values()), 1)
 
     corpus, sample = into / "corpus", into / "sample"
-    fetch_domain(settings.domain, settings.languages, corpus, seed=settings.seed, progress=progress)
+    fetch_domain(
+        settings.domain,
+        settings.languages,
+        corpus,
+        packages=settings.packages,
+        dev=settings.dev,
+        test=settings.test,
+        seed=settings.seed,
+        progress=progress,
+    )
     pairs = {part: _draw(corpus, part, settings) for part in PARTS}
     for part, some in pairs.items():
         write_tsv(sample / f"{part}.tsv", some)
