@@ -88,13 +88,11 @@ def dense(found: NextTokens) -> np.ndarray:
 
 def test_scores_equal_a_dense_mixture(model: Model, memory: Memory) -> None:
     combiner = Vanilla(k=5, knn_weight=0.4, temperature=2.0)
-    plain = ModelScorer(model)
-    scorer = KnnScorer(plain, Retriever([memory], combiner))
+    scorer = KnnScorer(ModelScorer(model), Retriever([memory], combiner))
     state = scorer.start(model.encode_sources(SOURCES))
     got = dense(scorer.score(state, model.vocabulary_size))
     keys = np.concatenate([block for _, block in memory.store.keys.blocks(1000)]).astype(np.float64)
-    every = np.tile(np.arange(model.vocabulary_size), (len(SOURCES), 1))
-    expected = np.exp(plain.predict(state, 1).log_probs_of(every).astype(np.float64)) * 0.6
+    expected = model.project(state.keys).double().softmax(-1).numpy() * 0.6
     for row, query in enumerate(state.keys.double().numpy()):
         distances = ((keys - query) ** 2).sum(1)
         nearest = np.argsort(distances, kind="stable")[:5]
