@@ -13,7 +13,6 @@ import torch
 
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, decode_all, search
 from lacuna.errors import ModelError
-from lacuna.models import compiled_decoder
 from lacuna.models.adapter import Model
 from lacuna.models.compiled_decoder import CompiledModel
 from lacuna.models.fast_decoder import LAYOUTS, FastDecoder
@@ -233,18 +232,6 @@ def test_every_activation_gives_the_keys_of_transformers(zoo: Zoo, tmp_path: Pat
     assert [h.tokens for each in compiled for h in each] == [h.tokens for each in generic for h in each]
     scores = [[h.score for each in found for h in each] for found in (compiled, generic)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
-
-
-def test_the_projection_divided_among_threads_is_the_same(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = zoo.model("m2m100")
-    scorer = ModelScorer(model, engine="compiled")
-    state = scorer.start(model.encode_sources(SOURCES))
-    alone = scorer.score(state, 12)
-    monkeypatch.setattr(compiled_decoder, "_WORTH_A_THREAD", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    parts = scorer.score(state, 12)
-    np.testing.assert_array_equal(parts.tokens, alone.tokens)
-    np.testing.assert_allclose(parts.log_probs, alone.log_probs, rtol=1e-6)
 
 
 def test_a_model_with_an_unknown_activation_is_run_by_torch(zoo: Zoo) -> None:
