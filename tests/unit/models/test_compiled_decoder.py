@@ -167,3 +167,37 @@ def test_log_probabilities_of_any_tokens_are_those_of_the_whole_distribution(zoo
             np.testing.assert_allclose(found[:, 1:], expected, atol=1e-5 if int8 is False else 0.02)
             ranked = prediction.log_probs_of(prediction.best.tokens)
             np.testing.assert_allclose(prediction.best.log_probs, ranked, atol=1e-5)
+
+
+GERMAN = [
+    "Der Server antwortet nicht.",
+    "Bitte wählen Sie einen anderen Ordner für die Sicherung aus.",
+    "Ja.",
+    "Am 3. Mai 2021 kostete das Gerät 1.250,75 Euro, also 12 % mehr als im Jahr davor.",
+    "Obwohl es den ganzen Tag geregnet hatte, gingen wir am Abend noch einmal durch den Wald, in dem die Kinder "
+    "früher so gern gespielt hatten, und fanden dort den alten Brunnen wieder.",
+    "QX-7700/b: <name> --force",
+    "Straßenbahnhaltestellenüberdachung",
+    "nein nein nein nein nein nein nein nein nein nein nein nein",
+]
+
+
+def test_keys_of_the_bundled_model_stay_within_exact_contexts(bundled: Model) -> None:
+    """At each step of a translation, against the keys of a memory: those of teacher forcing, in float32."""
+    sources = bundled.encode_sources(GERMAN)
+    scorer = ModelScorer(bundled, int8=True)
+    found = search(ModelScorer(bundled, int8=False), sources, BeamSettings(2, max_new_tokens=60))
+    targets = [list(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
+    twice = [source for source in sources for _ in range(2)]
+    expected = bundled.teacher_force(twice, targets).keys.split(list(map(len, targets)))
+    state, alive, worst = scorer.start(twice), list(range(len(twice))), 0.0
+    for length in range(max(map(len, targets))):
+        rows = torch.stack([expected[number][length] for number in alive])
+        away = (state.keys - rows).square().sum(1) / rows.square().sum(1)
+        worst = max(worst, float(away.max()))
+        staying = [row for row, number in enumerate(alive) if length + 1 < len(targets[number])]
+        alive = [alive[row] for row in staying]
+        if alive:
+            added = torch.tensor([targets[number][length] for number in alive])
+            state = scorer.advance(state, torch.tensor(staying), added)
+    assert worst < TOLERANCE

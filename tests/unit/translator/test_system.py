@@ -92,7 +92,8 @@ def test_a_sentence_of_the_memory_is_translated_as_there(bundled: Model, memory:
 
 
 def test_with_8_bits_every_sentence_of_the_memory_is_translated_as_there(bundled: Model, memory: Memory) -> None:
-    pairs = memory.sentences(range(60))
+    pairs = list(memory.sentences.pairs(range(60)).values())
+    assert len(pairs) == 60
     rounded = System(bundled, [memory], int8=True).open()
     found = rounded.translate([pair.source for pair in pairs])
     assert [one.text for one in found] == [pair.target for pair in pairs]
