@@ -22,6 +22,12 @@ if TYPE_CHECKING:  # torch takes seconds to import, which tests without a model 
 # Test workers share the cores; threads of OpenMP that wait for each other would slow them down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Kernels take half a minute to compile. Modules that are imported while tests are collected read this variable; later
+# ones follow a link, see below.
+KERNELS = Path(__file__).parents[1] / ".pytest_cache" / "lacuna"
+(KERNELS / "kernels").mkdir(parents=True, exist_ok=True)
+os.environ["LACUNA_CACHE"] = str(KERNELS)
+
 # Shells start background jobs with Ctrl-C ignored, which the tests of Ctrl-C and their child processes would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -47,9 +53,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what commands cache out of the home folder."""
+    """Keep what commands cache out of the home folder; only compiled kernels are there in the next session again."""
+    cache = tmp_path_factory.mktemp("cache")
+    (cache / "lacuna").mkdir()
+    if sys.platform != "win32":  # where links need a permission
+        (cache / "lacuna" / "kernels").symlink_to(KERNELS / "kernels")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patched.delenv("LACUNA_CACHE")
+        patched.setenv("XDG_CACHE_HOME", str(cache))
         yield
 
 

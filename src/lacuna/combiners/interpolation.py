@@ -99,7 +99,8 @@ def mix_tokens(
     if not mass.shape[1]:
         return best
     # Rounding may push the sum slightly above 1, where log1p gives NaN.
-    share = np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
+    with np.errstate(divide="ignore"):
+        share = np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
     is_value = values[:, :, None] == tokens[:, None, :]  # (queries, k, count)
     # A token of both lists has the log-probability of the first, whose last bits may be others.
     place, ranked = is_value.argmax(2), is_value.any(2)
@@ -108,7 +109,9 @@ def mix_tokens(
     with np.errstate(divide="ignore"):
         gain = np.log((same * mass[:, None, :]).sum(2, dtype=np.float32))
     mixed = np.logaddexp(log_p_model + share, gain)
-    repeated = (same & _EARLIER[: same.shape[1], : same.shape[1]]).any(2)
+    count = same.shape[1]
+    earlier = _EARLIER[:count, :count] if count <= len(_EARLIER) else np.tri(count, k=-1, dtype=np.bool_)
+    repeated = (same & earlier).any(2)
     mixed[repeated | (values < 0) | np.isin(values, banned)] = -np.inf
     alone = np.where(is_value.any(1), np.float32(-np.inf), log_probs + share)
     every, log_p = np.concatenate([tokens, values], 1), np.concatenate([alone, mixed], 1)

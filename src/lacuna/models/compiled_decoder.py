@@ -81,7 +81,7 @@ class CompiledModel:
         if kernels is None or model.device.type != "cpu" or not kernels.supports(precision):
             return None
         layout = _supported(model)
-        if layout is None or (precision != "float32" and model.dimension % 2):
+        if layout is None or (precision != "float32" and _has_odd_inputs(model)):
             return None
         path = cached_file(model.fingerprint, precision, kernels.COLUMNS) if precision == "int8" else None
         packed = None if path is None else open_packed(path, model.fingerprint)
@@ -262,6 +262,12 @@ def _supported(model: Model) -> Layout | None:
     longest = hf.config.max_position_embeddings
     fitting = all(len(position_table(stack)) >= layout.first_position(stack) + longest for stack in stacks)
     return layout if plain and fitting else None
+
+
+def _has_odd_inputs(model: Model) -> bool:
+    """Return whether a layer has an odd number of inputs; rounded inputs are multiplied in pairs."""
+    linears = (module for module in model.hf.modules() if isinstance(module, torch.nn.Linear))
+    return any(linear.in_features % 2 for linear in linears)
 
 
 def _joined(sentences: Sequence[Sequence[int]]) -> tuple[Integers, Integers, Integers]:

@@ -11,13 +11,14 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 import xxhash
 from numpy.typing import NDArray
 from pydantic import ValidationError
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 from torch import nn
 
@@ -56,10 +57,10 @@ class PackedSettings(Record):
     """What a file of packed weights says about itself.
 
     :param columns: Outputs of a block, which depend on the processor.
-    :param hash: Of the arrays.
+    :param hash: Of the arrays and of all other settings.
     """
 
-    format: int = 1
+    format: Literal[1] = 1
     fingerprint: str
     precision: str
     columns: int
@@ -201,17 +202,21 @@ def _numbers(weight: torch.Tensor) -> NDArray[np.float32]:
 def cached_file(fingerprint: str, precision: str, columns: int) -> Path | None:
     """Return the file for the packed weights of a model; ``None`` if nothing is cached."""
     folder = cache_folder("weights")
-    return None if folder is None else folder / f"{fingerprint[:32]}-{precision}-{columns}.safetensors"
+    return None if folder is None else folder / _file_name(fingerprint, precision, columns)
+
+
+def _file_name(fingerprint: str, precision: str, columns: int) -> str:
+    return f"{fingerprint[:32]}-{precision}-{columns}.safetensors"
 
 
 def save_packed(packed: PackedWeights, path: Path) -> None:
     """Write packed weights; what cannot be written is a warning, since only the next start is slower."""
-    settings = packed.settings.model_copy(update={"hash": _hash(packed.arrays)})
+    settings = packed.settings.model_copy(update={"hash": _hash(packed)})
     try:
         with atomic_path(path) as temporary:
             save_file(packed.arrays, temporary, metadata={"lacuna": settings.model_dump_json()})
-    except OSError as error:
-        text = f"{path}: packed weights cannot be cached ({error.strerror}); set LACUNA_CACHE to another folder"
+    except (OSError, SafetensorError) as error:  # safetensors has its own error for a full disk
+        text = f"{path}: packed weights cannot be cached ({error}); set LACUNA_CACHE to another folder"
         warnings.warn(text, LacunaWarning, stacklevel=2)
 
 
@@ -223,11 +228,13 @@ def open_packed(path: Path, fingerprint: str) -> PackedWeights | None:
         header = json.loads(content[8 : 8 + size].tobytes())
         settings = PackedSettings.model_validate_json(header.pop("__metadata__")["lacuna"])
         arrays = {name: _array(content[8 + size :], entry) for name, entry in header.items()}
-    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return None
+    packed = PackedWeights(arrays, settings)
+    named = path.name == _file_name(settings.fingerprint, settings.precision, settings.columns)
     # A damaged weight would give wrong translations without a word; hashing takes some ten milliseconds.
-    valid = settings.fingerprint == fingerprint and settings.hash == _hash(arrays)
-    return PackedWeights(arrays, settings) if valid else None
+    valid = named and settings.fingerprint == fingerprint and settings.hash == _hash(packed)
+    return packed if valid else None
 
 
 _TYPES = {"F32": np.float32, "I16": np.int16, "I8": np.int8, "U16": np.uint16}
@@ -238,9 +245,9 @@ def _array(content: NDArray[np.uint8], entry: Mapping[str, Any]) -> NDArray[Any]
     return content[start:end].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
-def _hash(arrays: Arrays) -> str:
-    total = xxhash.xxh3_128()
-    for name, array in sorted(arrays.items()):
+def _hash(packed: PackedWeights) -> str:
+    total = xxhash.xxh3_128(packed.settings.model_copy(update={"hash": ""}).model_dump_json().encode())
+    for name, array in sorted(packed.arrays.items()):
         total.update(f"{name} {array.dtype} {array.shape}".encode())
         total.update(array.reshape(-1).view(np.uint8).data)
     return total.hexdigest()

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from lacuna.combiners import Neighbors
+from lacuna.combiners import Neighbors, mix_tokens
 from lacuna.combiners.gate import Regions
 from lacuna.fitting.token_cache import TokenCache
+from lacuna.models.top_tokens import best_tokens
 
 REGIONS = Regions(torch.tensor([[0.0, 0.0], [4.0, 0.0]]), torch.tensor([[0.5, 0.9], [3.0, 0.1]]))
 VOCABULARY = 9
@@ -34,6 +35,16 @@ def make_neighbors(seed: int, rows: int, k: int, *, weights: bool) -> Neighbors:
         torch.from_numpy(rng.normal(size=(rows, DIMENSION))),
         lambda: keys,
     )
+
+
+def mix_densely(log_probs: torch.Tensor, mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Mix all tokens of a vocabulary, and write their log-probabilities to their columns."""
+    best = best_tokens(log_probs.clone(), log_probs.shape[1])
+    asked = log_probs.gather(1, values.clamp(min=0)).masked_fill(values < 0, -torch.inf)
+    tokens, mixed = mix_tokens(best, mass.numpy(), values.numpy(), asked.numpy())
+    assert all(sorted(row) == list(range(log_probs.shape[1])) for row in tokens.tolist())
+    assert (np.diff(mixed, axis=1) <= 0).all()
+    return torch.from_numpy(mixed).gather(1, torch.from_numpy(tokens).argsort(1))
 
 
 def one_query(found: Neighbors, row: int) -> Neighbors:

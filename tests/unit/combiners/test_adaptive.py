@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.combiners import Adaptive, Neighbors, mix_into
+from lacuna.combiners import Adaptive, Neighbors
 from lacuna.combiners.base import distinct_counts
 from lacuna.errors import SettingError
-from unit.combiners.neighborhoods import VOCABULARY, make_neighbors, neighborhoods, one_query, single
+from unit.combiners.neighborhoods import VOCABULARY, make_neighbors, mix_densely, neighborhoods, one_query, single
 
 
 def always(combiner: Adaptive, *p: float) -> Adaptive:
@@ -148,7 +148,7 @@ def test_choosing_none_leaves_every_bit_of_the_model(found: Neighbors, seed: int
     combiner = lively(found.values.shape[1], 10.0, seed)
     with torch.no_grad():
         combiner.network[2].bias[0] += 10_000
-    assert torch.equal(mix_into(log_probs.clone(), combiner.mass(found), found.values), log_probs)
+    assert torch.equal(mix_densely(log_probs, combiner.mass(found), found.values), log_probs)
 
 
 def test_batch_equals_single() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lacuna.combiners import load_gate, save_gate
-from lacuna.combiners.gate import GateManifest
+from lacuna.combiners.gate import GateManifest, gate_features
 from lacuna.errors import CombinerError
 from lacuna.fitting.gate import fit_gate, set_threshold
 
@@ -20,29 +20,28 @@ MANIFEST = GateManifest(threshold=0.25, searched=0.5, lost=0.02, bleu=(20.0, 19.
 
 
 def test_features_by_hand() -> None:
-    gate = fit_gate(REGIONS, *made_up_gains(20), seed=1)
     keys = torch.tensor([[1.0, 0.0], [4.0, 2.0]])
-    probabilities = torch.tensor([[0.5, 0.25, 0.25], [0.98, 0.01, 0.01]])
+    log_p_best = torch.tensor([0.5, 0.98]).log()
     expected = [[math.log(0.5), math.log(0.5), 1.0, 0.5, 0.9], [math.log(0.98), math.log(0.02), 2.0, 3.0, 0.1]]
-    assert gate.features(keys, probabilities.log()).tolist() == [pytest.approx(row, abs=1e-5) for row in expected]
+    assert gate_features(REGIONS, keys, log_p_best).tolist() == [pytest.approx(row, abs=1e-5) for row in expected]
 
 
 def test_without_a_threshold_every_search_is_wanted() -> None:
     gate = fit_gate(REGIONS, *made_up_gains(30), seed=1)
-    assert bool(gate.wants(torch.randn(7, 2), torch.randn(7, 4).log_softmax(-1)).all())
+    assert bool(gate.wants(torch.randn(7, 2), -torch.rand(7)).all())
 
 
 def test_no_search_above_the_beam_threshold() -> None:
     gate = fit_gate(REGIONS, *made_up_gains(30), seed=1)
-    keys, log_probs = torch.randn(4, 2), torch.randn(4, 4).log_softmax(-1)
+    keys, log_p_best = torch.randn(4, 2), -torch.rand(4)
     score_gap = torch.tensor([0.0, 1.5, 1.6, torch.inf])
     bounded = replace(gate, beam_threshold=1.5)
-    assert bounded.wants(keys, log_probs, score_gap).tolist() == [True, True, False, False]
-    assert bounded.wants(keys, log_probs).tolist() == [True] * 4  # without gaps, all count as 0
-    predicted = gate.gains(gate.features(keys, log_probs))
+    assert bounded.wants(keys, log_p_best, score_gap).tolist() == [True, True, False, False]
+    assert bounded.wants(keys, log_p_best).tolist() == [True] * 4  # without gaps, all count as 0
+    predicted = gate.gains(gate_features(REGIONS, keys, log_p_best))
     both = replace(bounded, threshold=float(predicted[0]) + 1e-4)
-    assert not bool(both.wants(keys, log_probs, score_gap)[0])
-    assert both.wants(keys, log_probs, score_gap)[1] == (predicted[1] >= both.threshold)
+    assert not bool(both.wants(keys, log_p_best, score_gap)[0])
+    assert both.wants(keys, log_p_best, score_gap)[1] == (predicted[1] >= both.threshold)
 
 
 def test_saved_and_loaded_it_decides_alike(tmp_path: Path) -> None:
@@ -50,8 +49,8 @@ def test_saved_and_loaded_it_decides_alike(tmp_path: Path) -> None:
     gate = replace(gate, beam_threshold=1.0)
     save_gate(gate, tmp_path, MANIFEST.model_copy(update={"threshold": gate.threshold, "reach": gate.beam_threshold}))
     loaded, manifest = load_gate(tmp_path)
-    keys, log_probs, score_gap = torch.randn(40, 2), (3 * torch.randn(40, 6)).log_softmax(-1), 2 * torch.rand(40)
-    assert torch.equal(loaded.wants(keys, log_probs, score_gap), gate.wants(keys, log_probs, score_gap))
+    keys, log_p_best, score_gap = torch.randn(40, 2), -3 * torch.rand(40), 2 * torch.rand(40)
+    assert torch.equal(loaded.wants(keys, log_p_best, score_gap), gate.wants(keys, log_p_best, score_gap))
     assert manifest.bleu == (20.0, 19.9)
 
 

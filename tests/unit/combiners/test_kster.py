@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lacuna.combiners import Kster, Neighbors, mix_into
+from lacuna.combiners import Kster, Neighbors
 from lacuna.errors import SettingError
-from unit.combiners.neighborhoods import DIMENSION, VOCABULARY, make_neighbors, neighborhoods, one_query
+from unit.combiners.neighborhoods import DIMENSION, VOCABULARY, make_neighbors, mix_densely, neighborhoods, one_query
 
 KERNELS = st.sampled_from(["laplacian", "gaussian"])
 
@@ -68,7 +68,7 @@ def test_no_weight_leaves_every_bit_of_the_model(found: Neighbors, kernel: str) 
     combiner = new(found.values.shape[1], kernel, 1)
     with torch.no_grad():
         combiner.network.knn_logit[2].bias -= 10_000
-    assert torch.equal(mix_into(log_probs.clone(), combiner.mass(found), found.values), log_probs)
+    assert torch.equal(mix_densely(log_probs, combiner.mass(found), found.values), log_probs)
 
 
 @pytest.mark.parametrize(("kernel", "expected"), [("laplacian", math.exp(0.6)), ("gaussian", math.exp(0.64))])

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from lacuna.models.top_tokens import best_tokens
+from lacuna.records import NextTokens
+
 EOS = 0
 
 
@@ -37,8 +40,9 @@ class Scripted:
     def start(self, sources: Sequence[Sequence[int]]) -> Prefixes:
         return Prefixes([source[0] for source in sources], [() for _ in sources])
 
-    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
-        return torch.stack([self.log_probs(*each) for each in zip(state.seeds, state.tokens, strict=True)])
+    def score(self, state: Prefixes, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+        dense = torch.stack([self.log_probs(*each) for each in zip(state.seeds, state.tokens, strict=True)])
+        return best_tokens(dense, count, self.banned_ids)
 
     def join(self, state: Prefixes, others: Prefixes) -> Prefixes:
         return Prefixes(state.seeds + others.seeds, state.tokens + others.tokens)

@@ -1,14 +1,12 @@
-"""Batches of similar length, and the search for the largest few of many numbers."""
+"""Batches of similar length."""
 
 from __future__ import annotations
 
 import pytest
-import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lacuna.decoding import BeamSettings, decode_all, plan_batches, search
-from lacuna.decoding.beam import top_k
 from lacuna.errors import SettingError
 from unit.decoding.scripted import Scripted
 
@@ -56,22 +54,3 @@ def test_decoding_all_keeps_the_order_and_tells_how_far_it_is() -> None:
     first, *counts, last = told.events
     assert (first, sum(counts), last) == (7, 7, "finished")  # type: ignore[arg-type]
     assert decode_all(scorer, [], chosen) == []
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    seed=st.integers(0, 1000),
-    rows=st.integers(1, 4),
-    columns=st.integers(1, 3000),
-    k=st.integers(1, 10),
-    dead=st.booleans(),
-)
-def test_top_k_is_topk(seed: int, rows: int, columns: int, k: int, dead: bool) -> None:
-    k = min(k, columns)
-    scores = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
-    if dead:
-        scores[:, ::2] = float("-inf")
-    values, places = top_k(scores, k)
-    assert torch.equal(values, scores.topk(k).values)
-    assert torch.equal(scores.gather(1, places), values)
-    assert all(len(set(row)) == k for row in places.tolist())

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, search
 from lacuna.errors import ModelError, SettingError
+from lacuna.models.top_tokens import best_tokens
+from lacuna.records import NextTokens
 from unit.decoding.scripted import EOS, Prefixes, Scripted, all_translations
 
 SEEDS = st.integers(0, 10_000)
@@ -99,9 +101,9 @@ class Counting(Scripted):
 
     rows: list[int]
 
-    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
         self.rows.append(len(state.tokens))
-        return super().score(state)
+        return super().score(state, count)
 
 
 def counting(joins: bool) -> Counting:
@@ -167,7 +169,7 @@ class Watching(Scripted):
 
     told: list[tuple[float, float]]
 
-    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: Prefixes, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
         rows = list(zip(state.seeds, state.tokens, strict=True))
         totals = [
             sum(float(self.log_probs(seed, tokens[:n])[token]) for n, token in enumerate(tokens))
@@ -177,7 +179,7 @@ class Watching(Scripted):
         gaps = [0.0] * len(rows) if score_gap is None else score_gap.tolist()
         for gap, total, (seed, _) in zip(gaps, totals, rows, strict=True):
             self.told.append((gap, best[seed] - total))
-        return super().score(state)
+        return super().score(state, count)
 
 
 def test_the_scorer_is_given_the_score_gap_of_each_row() -> None:
@@ -199,8 +201,8 @@ class Fixed(Scripted):
 
     scores: tuple[float, ...] = ()
 
-    def score(self, state: Prefixes, score_gap: torch.Tensor | None = None) -> torch.Tensor:
-        return torch.tensor([self.scores] * len(state.tokens))
+    def score(self, state: Prefixes, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+        return best_tokens(torch.tensor([self.scores] * len(state.tokens)), count, self.banned_ids)
 
 
 def fixed(*scores: float, banned: tuple[int, ...] = ()) -> Scorer[Prefixes]:

@@ -145,7 +145,7 @@ def test_a_margin_stops_at_the_cap(translator: Translator) -> None:
 class ShutGate:
     """Lets no step search."""
 
-    def wants(self, keys: torch.Tensor, log_probs: torch.Tensor, gaps: torch.Tensor | None = None) -> torch.Tensor:
+    def wants(self, keys: torch.Tensor, log_p_best: torch.Tensor, gaps: torch.Tensor | None = None) -> torch.Tensor:
         return torch.zeros(len(keys), dtype=torch.bool)
 
 

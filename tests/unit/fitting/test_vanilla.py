@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from lacuna.combiners import Neighbors, mix_into
+from lacuna.combiners import Neighbors
 from lacuna.fitting.vanilla import DevRetrievals, search_grid
+from unit.combiners.neighborhoods import mix_densely
 
 VOCABULARY = 9
 
@@ -25,7 +26,7 @@ def test_tuning_equals_mixing_every_token_by_the_combiner() -> None:
     assert [trial.perplexity for trial in trials] == sorted(trial.perplexity for trial in trials)
     for trial in trials[::7]:
         near, said = torch.from_numpy(distances[:, : trial.combiner.k]), torch.from_numpy(values[:, : trial.combiner.k])
-        mixed = mix_into(log_probs.clone(), trial.combiner.mass(Neighbors(near, said)).double(), said)
+        mixed = mix_densely(log_probs, trial.combiner.mass(Neighbors(near, said)).double(), said)
         loss = -mixed.numpy()[np.arange(tokens), gold].mean()
         assert trial.perplexity == pytest.approx(math.exp(loss), rel=1e-5)
 

@@ -25,12 +25,6 @@ def test_every_form_multiplies(rows: int, inputs: int, outputs: int, biased: boo
     bias = torch.randn(outputs) if biased else None
     exact = product(x, weight, bias)
     assert torch.allclose(make_linear(weight, bias)(x).double(), exact, atol=1e-4)
-    # Each number is off by half a step at most: inputs have 127 steps over their range, weights 127 to each side.
-    x_step = (x.amax().clamp(min=0) - x.amin().clamp(max=0)) / 127
-    w_step = weight.abs().amax(1) / 127
-    bound = (x.abs().sum(1, keepdim=True) * w_step + weight.abs().sum(1) * x_step).double() + inputs * w_step * x_step
-    rounded = make_linear(weight, bias, int8=True)(x).double()
-    assert bool(((rounded - exact).abs() <= bound + 1e-4).all())
 
 
 def test_joined_layers_stand_side_by_side() -> None:
@@ -43,17 +37,16 @@ def test_joined_layers_stand_side_by_side() -> None:
 def test_only_linear_layers_change_and_the_rest_is_shared() -> None:
     torch.manual_seed(1)
     module = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 8), nn.LayerNorm(8))
-    rounded = with_fast_linears(module, int8=True)
-    assert isinstance(rounded[1], FastLinear)
+    fast = with_fast_linears(module)
+    assert isinstance(fast[1], FastLinear)
     assert type(module[1]) is nn.Linear
-    assert rounded[0].weight is module[0].weight
+    assert fast[0].weight is module[0].weight
     tokens = torch.tensor([1, 2, 3])
     with torch.inference_mode():
-        assert torch.allclose(rounded(tokens), module(tokens), atol=0.1)
-        assert not torch.equal(rounded(tokens), module(tokens))
+        assert torch.allclose(fast(tokens), module(tokens), atol=1e-5)
 
 
 def test_half_precision_is_left_as_it_is() -> None:
     weight = torch.randn(5000, 4, dtype=torch.bfloat16)
     x = torch.randn(2, 4, dtype=torch.bfloat16)
-    assert torch.equal(make_linear(weight, None, int8=True)(x), torch.nn.functional.linear(x, weight))
+    assert torch.equal(make_linear(weight, None)(x), torch.nn.functional.linear(x, weight))

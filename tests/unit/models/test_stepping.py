@@ -7,17 +7,18 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, decode_all, search
 from lacuna.errors import ModelError
-from lacuna.models import compiled_decoder
 from lacuna.models.adapter import Model
 from lacuna.models.compiled_decoder import CompiledModel
 from lacuna.models.fast_decoder import LAYOUTS, FastDecoder
 from lacuna.models.loading import load_model
 from lacuna.models.stepping import ModelScorer, ModelState
+from lacuna.records import NextTokens
 from unit.models.tiny_models import KINDS, SOURCES, Zoo
 
 MODEL_KINDS = sorted(KINDS)
@@ -94,9 +95,9 @@ def test_a_batch_finds_what_single_sentences_find(ending_model: Model) -> None:
 class Recording(ModelScorer):
     """Keeps the keys of every step."""
 
-    def score(self, state: ModelState, score_gap: torch.Tensor | None = None) -> torch.Tensor:
+    def score(self, state: ModelState, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
         self.keys = [*getattr(self, "keys", []), state.keys]
-        return super().score(state, score_gap)
+        return super().score(state, count, score_gap)
 
 
 def test_keys_are_those_of_teacher_forcing(model: Model, sources: list[list[int]]) -> None:
@@ -183,8 +184,15 @@ def test_a_state_can_be_scored_again_but_not_advanced_again(zoo: Zoo) -> None:
     model = zoo.model("marian")
     scorer: Scorer[ModelState] = ModelScorer(model)
     state = scorer.start(model.encode_sources(SOURCES))
-    assert torch.equal(scorer.score(state), scorer.score(state))
-    torch.testing.assert_close(scorer.score(state).exp().sum(-1), torch.ones(len(SOURCES)))
+    first, again = scorer.score(state, model.vocabulary_size), scorer.score(state, model.vocabulary_size)
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    expected = model.project(state.keys).double().log_softmax(-1)
+    expected[:, list(model.banned_ids)] = -torch.inf
+    values, tokens = expected.sort(descending=True, stable=True)
+    np.testing.assert_allclose(first.log_probs, values.numpy(), atol=1e-5)
+    real = first.log_probs > -np.inf
+    np.testing.assert_array_equal(first.tokens[real], tokens.numpy()[real])
     every = torch.arange(len(SOURCES))
     scorer.advance(state, every, every)
     with pytest.raises(ModelError, match="advanced before"):
@@ -207,7 +215,7 @@ def test_translations_end_where_the_model_has_no_more_positions(zoo: Zoo) -> Non
 def test_families_built_like_bart_have_decoders_of_our_own(model: Model) -> None:
     like_bart = type(model.hf.config) in LAYOUTS
     assert (FastDecoder.prepare(model.hf) is not None) == like_bart
-    assert (CompiledModel.prepare(model.hf, model.projection) is not None) == like_bart
+    assert (CompiledModel.prepare(model) is not None) == like_bart
 
 
 @pytest.mark.parametrize("activation", ["relu", "silu", "swish", "gelu"])
@@ -226,20 +234,10 @@ def test_every_activation_gives_the_keys_of_transformers(zoo: Zoo, tmp_path: Pat
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
-def test_the_projection_divided_among_threads_is_the_same(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = zoo.model("m2m100")
-    scorer = ModelScorer(model, engine="compiled")
-    state = scorer.start(model.encode_sources(SOURCES))
-    alone = scorer.score(state)
-    monkeypatch.setattr(compiled_decoder, "_WORTH_A_THREAD", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    assert torch.equal(scorer.score(state), alone)
-
-
 def test_a_model_with_an_unknown_activation_is_run_by_torch(zoo: Zoo) -> None:
     model = zoo.load("marian")
     model.hf.config.activation_function = "gelu_new"
-    assert CompiledModel.prepare(model.hf, model.projection) is None
+    assert CompiledModel.prepare(model) is None
 
 
 def test_a_model_with_other_layers_goes_the_general_way(zoo: Zoo, tmp_path: Path) -> None:
@@ -253,7 +251,7 @@ def test_a_model_with_other_layers_goes_the_general_way(zoo: Zoo, tmp_path: Path
     odd.load_state_dict(first.fc1.state_dict())
     first.fc1 = odd
     assert FastDecoder.prepare(model.hf) is None
-    assert CompiledModel.prepare(model.hf, model.projection) is None
+    assert CompiledModel.prepare(model) is None
     model.forms.clear()
     after = search(ModelScorer(model), model.encode_sources(SOURCES), BeamSettings(2, max_new_tokens=5))
     assert [[h.tokens for h in each] for each in after] == [[h.tokens for h in each] for each in before]

@@ -16,13 +16,14 @@ from lacuna.combiners import Adaptive, Gate, Proximity, Vanilla
 from lacuna.combiners.gate import Regions, make_gate_network
 from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
-from lacuna.errors import CalibrationError, SettingError
+from lacuna.errors import CalibrationError, ModelError, SettingError
 from lacuna.index import build_index
 from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair
 from lacuna.translator import Calibration, System, SystemRecord
 from lacuna.translator.retriever import Retriever
+from unit.models.tiny_models import Zoo
 
 OBJECTS = {"Ordner": "folder", "Knopf": "button", "Besitzer": "owner", "Server": "server", "Befehl": "command"}
 STATES = {"ist leer": "is empty", "ist gesperrt": "is locked", "ist neu": "is new", "fehlt": "is missing"}
@@ -90,6 +91,31 @@ def test_a_sentence_of_the_memory_is_translated_as_there(bundled: Model, memory:
     assert found.text == "The owner is missing still."
 
 
+def test_with_8_bits_every_sentence_of_the_memory_is_translated_as_there(bundled: Model, memory: Memory) -> None:
+    pairs = list(memory.sentences.pairs(range(60)).values())
+    assert len(pairs) == 60
+    rounded = System(bundled, [memory], int8=True).open()
+    found = rounded.translate([pair.source for pair in pairs])
+    assert [one.text for one in found] == [pair.target for pair in pairs]
+
+
+def test_8_bits_are_the_default_where_they_are_possible(bundled: Model, memory: Memory, zoo: Zoo) -> None:
+    texts = [OTHER, "Der Besitzer fehlt noch immer.", "Heute ist der Server gesperrt."]
+    by_default, rounded, exact = (
+        [(one.text, one.score) for one in System(bundled, [memory], int8=int8).open().translate(texts)]
+        for int8 in (None, True, False)
+    )
+    assert by_default == rounded
+    assert [text for text, _ in rounded] == [text for text, _ in exact]
+    assert [score for _, score in rounded] == pytest.approx([score for _, score in exact], abs=0.01)
+    assert rounded != exact
+    t5, short = zoo.model("t5"), BeamSettings(2, max_new_tokens=8)
+    plain = System(t5, beam=short, int8=False).open().translate(["ja"])
+    assert System(t5, beam=short).open().translate(["ja"]) == plain
+    with pytest.raises(ModelError, match=r"^int8: [^\n]*cannot run with 8-bit weights here[^\n]*$"):
+        System(t5, int8=True).open()
+
+
 def test_a_gate_is_used_only_with_the_entries_that_it_was_made_for(bundled: Model, memory: Memory) -> None:
     regions = Regions(torch.zeros(1, bundled.dimension), torch.zeros(1, 2))
     gate = Gate(regions, make_gate_network(), torch.zeros(4), torch.ones(4), threshold=1e9)
@@ -111,6 +137,7 @@ def test_records_are_compared_and_saved(bundled: Model, memory: Memory, tmp_path
         replace(plain, exact_contexts=False),
         replace(plain, guard_ends=False),
         replace(plain, int8=True),
+        replace(plain, int8=False),
         replace(plain, fallback=True),
         replace(plain, calibration=Calibration((1.0, 0.5), (-2.0, 4.0), (0.1, 0.9), 64)),
         replace(plain, gate=object()),  # type: ignore[arg-type]
