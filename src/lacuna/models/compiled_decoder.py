@@ -11,18 +11,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import PreTrainedModel
 
 from lacuna.kernels import load_kernels
 from lacuna.models.families import Projection
 from lacuna.models.fast_decoder import LAYOUTS, Layout, is_plain, position_table
 from lacuna.models.linears import joined_weights
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -53,7 +55,7 @@ class CompiledModel:
     @classmethod
     def prepare(cls, hf: PreTrainedModel, head: Projection) -> CompiledModel | None:
         """Pack the weights of a model; return ``None`` if the kernels cannot run it."""
-        layout, kernels = LAYOUTS.get(type(hf.config)), load_kernels()
+        layout, kernels = LAYOUTS.get(hf.config.model_type), load_kernels()
         if layout is None or kernels is None or hf.config.activation_function not in _ACTIVATIONS:
             return None
         if any(weight.device.type != "cpu" or weight.dtype != torch.float32 for weight in hf.parameters()):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from transformers import DynamicCache, EncoderDecoderCache
 
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
@@ -208,6 +207,8 @@ class HfCache:
     """KV cache of transformers; works with every family."""
 
     def __init__(self, model: Model, encoded: torch.Tensor, mask: torch.Tensor) -> None:
+        from transformers import DynamicCache, EncoderDecoderCache  # slow to import, and only used here
+
         self._model = model
         self._encoded = encoded  # (rows, source, width): of each row's sentence
         self._mask = mask  # (rows, source)
