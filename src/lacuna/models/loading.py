@@ -26,6 +26,7 @@ from lacuna.models.facts import ModelFacts, facts_of
 from lacuna.models.facts_cache import KnownModel, read_known, state_of, write_known
 from lacuna.models.families import FAMILIES, family_of
 from lacuna.models.fingerprint import fingerprint_of
+from lacuna.models.sinusoids import fast_sinusoids
 from lacuna.models.tokenization import Tokenizer, WordBpe
 from lacuna.models.tokenization.piece_tokenizer import read_piece_tokenizer
 from lacuna.models.tokenization.tokenizer import WORDS_FILE, read_files
@@ -250,7 +251,7 @@ def _load_weights(name: str, place: str, config: PreTrainedConfig) -> PreTrained
     from transformers import AutoModelForSeq2SeqLM
 
     try:
-        with quiet_transformers():
+        with quiet_transformers(), fast_sinusoids():
             hf, info = AutoModelForSeq2SeqLM.from_pretrained(
                 place, config=config, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
             )
