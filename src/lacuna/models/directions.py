@@ -6,9 +6,9 @@ Users write plain codes (``de``); tokenizers have their own (``deu_Latn``, ``de_
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lacuna.errors import ModelError
 from lacuna.models.facts import ModelFacts
@@ -16,8 +16,6 @@ from lacuna.records import Languages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from lacuna.models.tokenization import PieceTokenizer
 
 # Two-letter code: English name (T5 writes it in its task prefix) and the code with script that NLLB uses. Where a
 # language has several scripts, the one here is what the plain code means.
@@ -135,7 +133,15 @@ def _agreed(asked: Asked, source: str | None, target: str | None, name: str) -> 
     return Languages(source, target) if source and target and short_code(source) and short_code(target) else None
 
 
-def direct_marian(facts: ModelFacts, tokenizer: PieceTokenizer, asked: Asked, name: str) -> Direction:
+class MarianTokenizer(Protocol):
+    """What the tokenizer of a Marian model says about languages."""
+
+    source_lang: str | None
+    target_lang: str | None
+    supported_language_codes: Sequence[str]
+
+
+def direct_marian(facts: ModelFacts, tokenizer: MarianTokenizer, asked: Asked, name: str) -> Direction:
     """Marian: one direction; models with several target languages need ``>>fr<<`` before the source text."""
     languages = _agreed(asked, tokenizer.source_lang, tokenizer.target_lang, name)
     start = (_start_id(facts, facts.pad_id),)

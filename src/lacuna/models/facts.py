@@ -1,7 +1,6 @@
 """Facts of a model: all that decoding must know of it besides weights and tokens.
 
-They are read from a loaded model once and cached, so that a translation need not load it to know them. Knows nothing
-of text.
+They are read from a loaded model once and cached, so that a translation need not load it to know them.
 """
 
 from __future__ import annotations

@@ -214,11 +214,10 @@ def test_weights_that_are_gone_are_an_error_when_they_are_needed(zoo: Zoo, tmp_p
         known.teacher_force(known.encode_sources(SOURCES), known.encode_targets(SOURCES))
 
 
-# Not faiss: a worker thread sets the number of threads that it may use.
-HEAVY = ("transformers", "tokenizers", "huggingface_hub", "sympy", "sacremoses", "sacrebleu", "matplotlib", "numba")
+HEAVY = ("transformers", "tokenizers", "sympy", "sacremoses", "sacrebleu", "matplotlib", "numba", "faiss", "lxml")
 PROGRAM = f"""
 import sys
-import lacuna.cli.translate
+import lacuna.cli.translate, lacuna.documents
 from lacuna.models import load_model
 from lacuna.translator import Translator
 model = load_model(device="cpu")
