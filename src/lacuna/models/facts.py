@@ -5,6 +5,7 @@ They are read from a loaded model once and cached, so that a translation need no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lacuna.artifacts.manifests import Record
@@ -12,8 +13,6 @@ from lacuna.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from lacuna.models.families import Projection
 
 # Length for models without position embeddings (T5): the one they were trained on.
 _LENGTH_WITHOUT_POSITIONS = 512
@@ -44,17 +43,17 @@ class ModelFacts(Record):
     task_prefixes: dict[str, str]
 
 
-def facts_of(hf: PreTrainedModel, projection: Projection) -> ModelFacts:
+def facts_of(hf: PreTrainedModel, projection: Sequence[int]) -> ModelFacts:
     """Read the facts of a loaded model.
 
-    :param projection: Its output projection.
+    :param projection: The shape of its output projection.
     """
     config, generation = hf.config, hf.generation_config
     pad_id = _only(config.pad_token_id, "pad_token_id")
     words = getattr(generation, "bad_words_ids", None) or []
     starts = (getattr(settings, "decoder_start_token_id", None) for settings in (generation, config))
     tasks = getattr(config, "task_specific_params", None) or {}
-    vocabulary_size, dimension = projection.weight.shape
+    vocabulary_size, dimension = projection
     return ModelFacts(
         model_type=config.model_type,
         eos_id=_only(config.eos_token_id, "eos_token_id"),

@@ -109,7 +109,7 @@ def _load_all(name: str, place: str) -> tuple[PreTrainedModel, Tokenizer, ModelF
     tokenizer = _load_tokenizer(name, place, config.model_type)
     hf = _load_weights(name, place, config)
     _check_vocabulary(hf, tokenizer, name)
-    return hf, tokenizer, facts_of(hf, family.projection(hf))
+    return hf, tokenizer, facts_of(hf, family.projection(hf).weight.shape)
 
 
 def _resolve(name_or_path: str | Path | None) -> tuple[str, str]:
