@@ -115,6 +115,7 @@ def test_any_change_of_the_folder_counts(zoo: Zoo, tmp_path: Path, loads: list[s
     assert model.fingerprint == fingerprint_of(model.hf, model.tokenizer)
 
 
+@pytest.mark.posix
 def test_a_copy_is_another_folder_and_a_link_the_same(zoo: Zoo, tmp_path: Path, loads: list[str]) -> None:
     folder = zoo.copy("marian", tmp_path / "copy")
     loaded(folder)
