@@ -80,12 +80,12 @@ class CompiledModel:
         kernels = load_kernels()
         if kernels is None or model.device.type != "cpu" or not kernels.supports(precision):
             return None
-        layout = _supported(model)
-        if layout is None or (precision != "float32" and _has_odd_inputs(model)):
-            return None
         path = cached_file(model.fingerprint, precision, kernels.COLUMNS) if precision == "int8" else None
         packed = None if path is None else open_packed(path, model.fingerprint)
         if packed is None:
+            layout = _supported(model)
+            if layout is None or (precision != "float32" and _has_odd_inputs(model)):
+                return None
             activation = getattr(kernels, _ACTIVATIONS[model.hf.config.activation_function])
             packed = pack_model(
                 model.hf,
@@ -250,9 +250,11 @@ class CompiledCache:
 
 def _supported(model: Model) -> Layout | None:
     """Return the layout of a model that the kernels can run."""
+    layout = LAYOUTS.get(model.facts.model_type)
+    if layout is None:
+        return None
     hf = model.hf
-    layout = LAYOUTS.get(type(hf.config))
-    if layout is None or hf.config.activation_function not in _ACTIVATIONS or model.projection.scale != 1:
+    if hf.config.activation_function not in _ACTIVATIONS or model.projection.scale != 1:
         return None
     if any(weight.device.type != "cpu" or weight.dtype != torch.float32 for weight in hf.parameters()):
         return None

@@ -18,7 +18,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Protocol
 
-from lacuna.artifacts.files import sha256_of, user_cache
+from lacuna.artifacts.files import sha256_of
+from lacuna.artifacts.user_cache import user_cache
 from lacuna.corpora.fetching.messages import LocalizedMessage, read_catalog, tidy
 from lacuna.corpora.fetching.registry import LOCALE, CatalogKind, Package, best_first, canonical
 from lacuna.errors import FetchError
