@@ -1,5 +1,6 @@
 """All compiled kernels; importing this module needs numba."""
 
+from lacuna.kernels.gold_scores import score_gold
 from lacuna.kernels.layers import (
     GELU,
     RELU,
@@ -32,6 +33,7 @@ __all__ = [
     "force",
     "pack",
     "product",
+    "score_gold",
     "score_tokens",
     "supports",
     "top_k",

@@ -8,46 +8,18 @@ searches.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from lacuna.kernels.attention import attend, attend_all
 from lacuna.kernels.compiling import compiled
+from lacuna.kernels.exponentials import exp
 from lacuna.kernels.products import Codes, Floats, Integers, PackedLinear, make_codes, multiply, round_inputs
 
 RELU, SILU, GELU = 0, 1, 2  # activations
 
 Scratch = tuple[Codes, Floats]  # see make_codes
-
-
-@intrinsic
-def _two_to_the(_: Any, exponent: Any) -> Any:  # noqa: ANN401
-    """Return a power of two as float32, made from the bits of its exponent."""
-
-    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:  # noqa: ANN401
-        integer = ir.IntType(32)
-        bits = builder.shl(builder.add(arguments[0], ir.Constant(integer, 127)), ir.Constant(integer, 23))
-        return builder.bitcast(bits, ir.FloatType())
-
-    return types.float32(types.int32), generate
-
-
-@compiled
-def exp(x: np.float32) -> np.float32:
-    """Return the exponential of a number that is at most 0, to the last digit but one; loops over it are vectorized."""
-    x = max(x, np.float32(-87.0))
-    n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
-    r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
-    p = np.float32(1.9875691500e-4)
-    p = p * r + np.float32(1.3981999507e-3)
-    p = p * r + np.float32(8.3334519073e-3)
-    p = p * r + np.float32(4.1665795894e-2)
-    p = p * r + np.float32(1.6666665459e-1)
-    p = p * r + np.float32(5.0000001201e-1)
-    return np.float32((p * r * r + r + np.float32(1.0)) * _two_to_the(np.int32(n)))  # type: ignore[call-arg]
 
 
 # Loops rather than assignments of whole arrays: numba takes seconds to compile each of those.
@@ -132,38 +104,6 @@ def _normal_share(x: np.float32) -> np.float32:
     p = p * t + np.float32(0.254829592)
     tail = np.float32(0.5) * p * t * exp(-z * z)
     return np.float32(1.0) - tail if x >= 0 else tail
-
-
-@compiled
-def _attend(query: Floats, keys: Floats, values: Floats, places: Integers, weights: Floats, out: Floats) -> None:
-    """Run the attention of one query.
-
-    :param query: (heads, size), as ``out``.
-    :param keys: (tokens, heads, size), as ``values``.
-    :param places: The tokens to attend to.
-    :param weights: A buffer with a number for each of them.
-    """
-    heads, size = query.shape
-    scale = np.float32(1.0) / np.sqrt(np.float32(size))
-    for head in range(heads):
-        largest = np.float32(-np.inf)
-        for number in range(len(places)):
-            place = np.uint64(places[number])  # without a sign: numba checks all others for indexes from the end
-            product = np.float32(0.0)
-            for column in range(size):
-                product += query[head, column] * keys[place, head, column]
-            weights[number] = product * scale
-            largest = max(largest, weights[number])
-        total = np.float32(0.0)
-        for number in range(len(places)):
-            weights[number] = exp(weights[number] - largest)
-            total += weights[number]
-        for column in range(size):
-            out[head, column] = np.float32(0.0)
-        for number in range(len(places)):
-            share, place = weights[number] / total, np.uint64(places[number])
-            for column in range(size):
-                out[head, column] += share * values[place, head, column]
 
 
 class Layers(NamedTuple):
@@ -259,6 +199,20 @@ def _project_self(x: Floats, layer: int, layers: Layers, scratch: Scratch, y: Fl
 
 
 @compiled
+def _attend_self(made: Floats, starts: Integers, width: int, heads: int, causal: bool, attended: Floats) -> None:
+    """Run the self-attention of whole sentences.
+
+    :param made: Query, key and value of all tokens: (tokens, 3 * width or more).
+    :param starts: The first token of each sentence, and the number of tokens.
+    """
+    for sentence in range(len(starts) - 1):
+        first, last = starts[sentence], starts[sentence + 1]
+        queries, keys = made[first:last, :width], made[first:last, width : 2 * width]
+        values, out = made[first:last, 2 * width : 3 * width], attended[first:last, :width]
+        attend_all(queries, keys, values, heads, causal, out)
+
+
+@compiled
 def _feed_forward(x: Floats, layer: int, layers: Layers, scratch: Scratch, y: Floats, wide: Floats) -> None:
     """Apply the feed-forward block of a layer to the states."""
     _, activation, norm_first, eps = layers.settings
@@ -303,7 +257,7 @@ def _attend_source(
         places = everything[source_places[row, 0] : source_places[row, 1]]
         _copy(attended[row], 0, made[row, :width])  # not needed any more
         query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
-        _attend(query, keys, values, places, weights, out)
+        attend(query, keys, values, places, weights, out)
     _leave_block(attended, layers.cross_out, layer, layers, layers.norms[layer, 1], scratch, x, y)
 
 
@@ -331,19 +285,10 @@ def encode(
     heads = encoder.settings[0]
     x, y, attended, made, wide, scratch = _buffers(rows, encoder)
     shape = heads, width // heads
-    keys, values = np.empty((rows, *shape), np.float32), np.empty((rows, *shape), np.float32)
-    weights, everything = np.empty(rows, np.float32), np.arange(rows)
     _embed(tokens, positions, tables, encoder, x)
     for layer in range(len(encoder.norms)):
         _project_self(x, layer, encoder, scratch, y, made)
-        for row in range(rows):
-            _copy(made[row], width, keys[row].reshape(width))
-            _copy(made[row], 2 * width, values[row].reshape(width))
-        for sentence in range(len(starts) - 1):
-            places = everything[starts[sentence] : starts[sentence + 1]]
-            for row in places:
-                query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
-                _attend(query, keys, values, places, weights, out)
+        _attend_self(made, starts, width, heads, False, attended)
         _leave_block(attended, encoder.own_out, layer, encoder, encoder.norms[layer, 0], scratch, x, y)
         _feed_forward(x, layer, encoder, scratch, y, wide)
     _finish(x, encoder)
@@ -411,7 +356,7 @@ def decode(
         for row in range(rows):
             places = slots[row, : lengths[row]]
             query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
-            _attend(query, keys, values, places, weights, out)
+            attend(query, keys, values, places, weights, out)
         _leave_block(attended, decoder.own_out, layer, decoder, decoder.norms[layer, 0], scratch, x, y)
         _attend_source(x, layer, decoder, source, source_places, weights, scratch, y, made, attended)
         _feed_forward(x, layer, decoder, scratch, y, wide)
@@ -423,35 +368,36 @@ def decode(
 def force(
     tokens: Integers,
     positions: Integers,
+    starts: Integers,
     tables: Tables,
     decoder: Layers,
     source: Floats,
-    source_places: Integers,
+    source_starts: Integers,
 ) -> Floats:
     """Run a decoder over whole translations (teacher forcing); return the states of all tokens.
 
     :param tokens: Inputs of the decoder of all sentences, one after the other.
     :param positions: The position of each token in its sentence.
-    :param source_places: Of each token: (tokens, 2).
+    :param starts: The first token of each sentence, and the number of tokens.
+    :param source: See :func:`encode`.
+    :param source_starts: The same for the sources.
     """
     rows, width = len(tokens), tables.tokens.shape[1]
-    heads = decoder.settings[0]
+    heads, _, norm_first, eps = decoder.settings
     x, y, attended, made, wide, scratch = _buffers(rows, decoder)
-    weights, everything = np.empty(max(rows, source.shape[2]), np.float32), np.arange(rows)
-    shape = heads, width // heads
-    keys, values = np.empty((rows, *shape), np.float32), np.empty((rows, *shape), np.float32)
     _embed(tokens, positions, tables, decoder, x)
     for layer in range(len(decoder.norms)):
         _project_self(x, layer, decoder, scratch, y, made)
-        for row in range(rows):
-            _copy(made[row], width, keys[row].reshape(width))
-            _copy(made[row], 2 * width, values[row].reshape(width))
-        for row in range(rows):
-            places = everything[row - positions[row] : row + 1]
-            query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
-            _attend(query, keys, values, places, weights, out)
+        _attend_self(made, starts, width, heads, True, attended)
         _leave_block(attended, decoder.own_out, layer, decoder, decoder.norms[layer, 0], scratch, x, y)
-        _attend_source(x, layer, decoder, source, source_places, weights, scratch, y, made, attended)
+        inputs = _enter_block(x, decoder.norms[layer, 1], norm_first, eps, y)
+        _linear(inputs, decoder.cross_query, layer, scratch, attended)
+        keys, values = source[layer, 0].reshape(-1, width), source[layer, 1].reshape(-1, width)
+        for sentence in range(len(starts) - 1):
+            first, last = source_starts[sentence], source_starts[sentence + 1]
+            own = attended[starts[sentence] : starts[sentence + 1], :width]
+            attend_all(own, keys[first:last, :width], values[first:last, :width], heads, False, own)
+        _leave_block(attended, decoder.cross_out, layer, decoder, decoder.norms[layer, 1], scratch, x, y)
         _feed_forward(x, layer, decoder, scratch, y, wide)
     _finish(x, decoder)
     return _states(x, width)

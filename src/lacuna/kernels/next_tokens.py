@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.kernels.compiling import compile_with, compiled
-from lacuna.kernels.layers import exp
+from lacuna.kernels.exponentials import exp
 from lacuna.kernels.products import Floats, Integers, PackedLinear, make_codes, multiply, round_inputs
 from lacuna.kernels.tiles import COLUMNS
 
-_STRIP = 512  # logits of a row that are computed before they are read
+STRIP = 512  # logits of a row that are computed before they are read
 # Tokens that integer weights must rank among the best in excess of those wanted, so that rounding does not lose one.
 SPARE = 6
 
@@ -47,16 +47,16 @@ def find_next(
     :param log_sums: Output: the log of the sum of the exponentials of all logits of these blocks; NaN for a row that
         is not finite: (rows,).
     """
-    rows, blocks, strip = len(x), len(head.weight), _STRIP // COLUMNS
+    rows, blocks, strip = len(x), len(head.weight), STRIP // COLUMNS
     size = tokens.shape[1] + (SPARE if len(table) else 0)
     best, where = np.empty((rows, size), np.float32), np.empty((rows, size), np.int64)
     peaks, totals = np.empty(rows, np.float32), np.zeros(rows, np.float64)
     for row in range(rows):
-        _clear(best[row], where[row])
+        clear(best[row], where[row])
         peaks[row] = -np.inf
     codes, code_units = make_codes(rows, x.shape[1])
     round_inputs(x, head.weight, codes, code_units)
-    part = np.empty((rows, _STRIP), np.float32)
+    part = np.empty((rows, STRIP), np.float32)
     for block in range(0, blocks, strip):
         some = min(strip, blocks - block)
         start = block * COLUMNS
@@ -68,7 +68,7 @@ def find_next(
         count = min(some * COLUMNS, vocabulary - first - start)
         for row in range(rows):
             line = part[row, :count]
-            peak = max(peaks[row], _gather(line, first + start, banned, best[row], where[row]))
+            peak = max(peaks[row], gather(line, first + start, banned, best[row], where[row]))
             totals[row] = _add_exponentials(line, totals[row], peaks[row], peak)
             peaks[row] = peak
     for row in range(rows):
@@ -76,12 +76,12 @@ def find_next(
             totals[row] += _correct(x[row], table, head.bias, first, peaks[row], best[row], where[row])
         for place in range(tokens.shape[1]):
             tokens[row, place], logits[row, place] = max(where[row, place], 0), best[row, place]
-        is_finite = np.isfinite(_dot(x[row], x[row]))
+        is_finite = np.isfinite(dot(x[row], x[row]))
         log_sums[row] = np.float64(peaks[row]) + np.log(totals[row]) if is_finite else np.nan
 
 
 @compiled
-def _gather(line: Floats, first: int, banned: Integers, best: Floats, where: Integers) -> np.float32:
+def gather(line: Floats, first: int, banned: Integers, best: Floats, where: Integers) -> np.float32:
     """Insert numbers into the list of the best; return the largest, banned ones included."""
     last, largest = len(best) - 1, np.float32(_largest(line))
     if largest > best[last]:
@@ -115,11 +115,11 @@ def _correct(
 ) -> float:
     """Compute the best logits again, and sort them; return what that adds to the sum of exponentials."""
     rounded, chosen, change = best.copy(), where.copy(), np.float64(0.0)
-    _clear(best, where)
+    clear(best, where)
     for place in range(len(chosen)):
         token = chosen[place]
         if token >= 0:
-            exact = _dot(x, table[token]) + bias[token - first]
+            exact = dot(x, table[token]) + bias[token - first]
             change += np.exp(np.float64(exact - peak)) - np.exp(np.float64(rounded[place] - peak))
             _insert(exact, token, best, where)
     return change
@@ -136,11 +136,12 @@ def score_tokens(x: Floats, table: Floats, bias: Floats, tokens: Integers, logit
     for row in range(len(x)):
         for place in range(tokens.shape[1]):
             token = tokens[row, place]
-            logits[row, place] = _dot(x[row], table[token]) + bias[token] if token >= 0 else np.float32(-np.inf)
+            logits[row, place] = dot(x[row], table[token]) + bias[token] if token >= 0 else np.float32(-np.inf)
 
 
 @compiled
-def _dot(x: Floats, y: Floats) -> np.float32:
+def dot(x: Floats, y: Floats) -> np.float32:
+    """Return the product of two vectors; the first may be longer."""
     total = np.float32(0.0)
     for column in range(len(y)):
         total += x[column] * y[column]
@@ -167,7 +168,7 @@ def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
     width = x.shape[1]
     for row in range(len(x)):
         line, best, where = x[row], values[row], columns[row]
-        _clear(best, where)
+        clear(best, where)
         for start in range(0, width, 64):
             stop = min(width, start + 64)
             if _largest(line[start:stop]) > best[k - 1]:
@@ -175,7 +176,7 @@ def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
                     if line[column] > best[k - 1]:
                         _insert(line[column], column, best, where)
         if where[k - 1] < 0:
-            _clear(best, where)
+            clear(best, where)
             for column in range(width):
                 number = line[column] if line[column] == line[column] else np.float32(np.inf)
                 if where[k - 1] < 0 or number > best[k - 1]:
@@ -183,7 +184,8 @@ def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
 
 
 @compiled
-def _clear(best: Floats, where: Integers) -> None:
+def clear(best: Floats, where: Integers) -> None:
+    """Empty a list of the best numbers."""
     for place in range(len(best)):
         best[place], where[place] = np.float32(-np.inf), -1
 
