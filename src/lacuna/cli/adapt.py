@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lacuna.cli.options import CORPUS_HELP, Json, ModelOptions, use_threads
+from lacuna.cli.options import CORPUS_HELP, Json, ModelOptions, Precision, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.progress import duration
 
@@ -26,6 +26,7 @@ def adapt(
         typer.Option(metavar="MINUTES", help="Time limit; leaves out optional steps first, then pairs."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
+    precision: Precision = "float32",
     json: Json = False,
 ) -> None:
     """Adapt a model to a domain in one command: clean, split, build, index, prune, fit, calibrate and score.
@@ -47,6 +48,7 @@ def adapt(
         budget=budget,
         seed=seed,
         device=system.device,
+        precision=precision,
         progress=BarProgress(shows_time=False),
     )
     if json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.commands import Settings, SettingsOf
-from lacuna.cli.options import DevPairs, Json, MemoryOptions
+from lacuna.cli.options import DevPairs, Json, MemoryOptions, Precision
 from lacuna.cli.render import BarProgress, print_json, print_table
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def fit(
         bool, typer.Option("--gate", help="Also fit a gate, which skips searches that are not worth it (docs/fit.md).")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of samples and initial weights.")] = 1,
+    precision: Precision = "float32",
     json: Json = False,
 ) -> None:
     """Fit a combiner on a dev set: how much weight the memories get, and when.
@@ -45,7 +46,7 @@ def fit(
     if gate:
         for opened in memories:
             read_margins(opened.store)  # a store without margins is an error before the slow work
-    model = system.load()
+    model = system.load(precision)
     report = fit_combiner(fitter, model, memories, chosen, into, seed=seed, progress=BarProgress())
     made = None
     if gate:

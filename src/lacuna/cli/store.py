@@ -19,6 +19,7 @@ from lacuna.cli.options import (
     LanguagesOption,
     MemoryPath,
     ModelOptions,
+    Precision,
     Threads,
     memory_folder,
 )
@@ -59,6 +60,7 @@ def build(
     batch_tokens: Annotated[int, typer.Option(help="Tokens in one batch of the model.")] = _DEFAULTS.batch_tokens,
     shard_rows: Annotated[int, typer.Option(help="Maximum number of entries in a shard.")] = _DEFAULTS.shard_rows,
     cleaning: Annotated[bool, typer.Option("--clean/--no-clean", help="Drop useless pairs and duplicates.")] = True,
+    precision: Precision = "float32",
     json: Json = False,
 ) -> None:
     """Run a model over a corpus with teacher forcing, and store one entry for every target token.
@@ -72,7 +74,7 @@ def build(
     with cluster.open(writes=[into]) as pool, warnings.catch_warnings():
         warnings.simplefilter("ignore", LacunaWarning)  # the report has the number of skipped pairs
         build_store(
-            system.load(),
+            system.load(precision),
             read_corpus(corpus, languages=system.languages),
             into,
             cleaning=conditions,
@@ -271,6 +273,7 @@ def _print_store(
         ("dimension", manifest.dimension),
         ("megabytes", f"{report.bytes / 1e6:,.1f} in {len(manifest.shards):,} shards"),
         ("model", f"{manifest.model.name} {manifest.model.languages or ''} {manifest.model.fingerprint[:12]}"),
+        ("precision of the keys", manifest.model.precision),
         ("made from", "a corpus" if manifest.parent is None else f"another store, by {manifest.parent.made_by}"),
         ("index", "none" if report.index is None else _index_text(report.index)),
         *([("cleaning", cleaning.summary())] if cleaning else []),

@@ -286,6 +286,11 @@ def _refuse_other_build(folder: Path, existing: Manifest | Unfinished, wanted: U
             f"{folder}: {_state_of(existing)} {how} masked placeholders (mask_placeholders of the model); "
             "load the model the same way, or name a new folder"
         )
+    if existing.model.precision != wanted.model.precision:
+        raise StoreError(
+            f"{folder}: {_state_of(existing)} in {existing.model.precision}, not {wanted.model.precision} (precision "
+            "of the model); load the model the same way, or name a new folder"
+        )
     if existing.settings != wanted.settings:
         settings = ", ".join(f"{name} {value}" for name, value in existing.settings.model_dump().items())
         raise StoreError(

@@ -62,11 +62,13 @@ class ModelRecord(ModelIdentity):
     """The model that computed the keys, and what the entries of a store depend on besides its weights.
 
     :param mask_placeholders: Whether it has read stand-ins instead of placeholders.
+    :param precision: Of its products, when it read the corpus; sentences that were added later may have another.
     """
 
     languages: str | None
     eos_id: int
     mask_placeholders: bool = False
+    precision: str = "float32"
 
     def check(self, model: KeyMaker, owner: str) -> None:
         """Refuse a model whose keys are not comparable with those of this one: another model or direction.
@@ -231,6 +233,9 @@ class KeyMaker(Protocol):
     @property
     def mask_placeholders(self) -> bool: ...  # noqa: D102
 
+    @property
+    def precision(self) -> str: ...  # noqa: D102
+
 
 def describe_model(model: KeyMaker) -> ModelRecord:
     """Return the record of a model for a manifest."""
@@ -241,4 +246,5 @@ def describe_model(model: KeyMaker) -> ModelRecord:
         languages=languages,
         eos_id=model.eos_id,
         mask_placeholders=model.mask_placeholders,
+        precision=model.precision,
     )

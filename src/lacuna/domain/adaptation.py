@@ -69,6 +69,7 @@ def adapt(
     budget: float | None = None,
     seed: int = 1,
     device: str = "auto",
+    precision: str = "float32",
     progress: Progress = SILENT,
 ) -> Domain:
     """Adapt a model to a domain.
@@ -81,13 +82,15 @@ def adapt(
     :param model: A folder, or a name on the Hugging Face hub; ``None`` for the bundled model.
     :param languages: The direction; by default, that of the model.
     :param budget: Time limit in minutes. It leaves out optional steps first, then pairs; the report says which.
+    :param precision: Of the passes over the corpora, as in :func:`~lacuna.models.load_model`; translations are not
+        affected.
     :raises DomainError: The folder has a domain made from something else, or other files.
     """
     if budget is not None and not 0 < budget < float("inf"):
         raise SettingError(f"budget: got {budget:g}; allowed is a number of minutes above 0")
     folder, named = Path(into), [corpora] if isinstance(corpora, str | Path) else list(corpora)
     _check_folder(folder)
-    loaded = load_model(model, device=device, languages=languages)
+    loaded = load_model(model, device=device, languages=languages, precision=precision)
     direction = languages or loaded.languages
     check_target_language(loaded.target_language)
     parts = read_parts(named, dev=dev, test=test, languages=direction, seed=seed)
@@ -99,6 +102,7 @@ def adapt(
             "budget": budget,
             "seed": seed,
         }
+        | ({} if precision == "float32" else {"precision": precision})
     )
     request = DomainRequest(
         corpora=tuple(map(str, named)),
@@ -125,7 +129,7 @@ def adapt(
             _run(decisions, parts, folder, request)
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     manifest = read_domain_manifest(folder)
-    if manifest.model.name != request.model.name:
+    if manifest.model.name != request.model.name or precision != "float32":
         return open_domain(folder, device=device)  # made with a copy of the model, which must still be there
     return Domain(folder, manifest, read_system_record(folder, manifest), loaded)
 

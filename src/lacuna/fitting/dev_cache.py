@@ -94,7 +94,7 @@ def pass_inputs(model: Model, pairs: Sequence[SentencePair], batch_size: int) ->
     return {
         "model": model.fingerprint,
         "direction": f"{direction.languages} {direction.source_prefix!r} {list(direction.start_ids)}",
-        "precision": f"{model.projection.weight.dtype} on {model.device.type}",
+        "precision": f"{model.precision} on {model.device.type}{', compiled' if model.runs_compiled else ''}",
         "torch": f"{torch.__version__} {torch.backends.cpu.get_cpu_capability()}",
         "batch": str(batch_size),
         "dev": digest.hexdigest(),

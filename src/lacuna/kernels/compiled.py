@@ -1,6 +1,7 @@
 """All compiled kernels; importing this module needs numba."""
 
 from lacuna.kernels.compiling import announced
+from lacuna.kernels.gold_scores import score_gold
 from lacuna.kernels.layers import (
     GELU,
     RELU,
@@ -34,6 +35,7 @@ __all__ = [
     "force",
     "pack",
     "product",
+    "score_gold",
     "score_tokens",
     "supports",
     "top_k",

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lacuna.kernels.attention import address, attend, exp, weight_buffer
+from lacuna.kernels.attention import attend, attend_all, weight_buffer
 from lacuna.kernels.compiling import compiled
 from lacuna.kernels.products import Codes, Floats, Integers, PackedLinear, make_codes, multiply, round_inputs
+from lacuna.kernels.registers import address, exp
 
 RELU, SILU, GELU = 0, 1, 2  # activations
 
@@ -215,57 +216,17 @@ def _finish(x: Floats, layers: Layers) -> None:
 
 
 @compiled
-def _attend_self(
-    row: int,
-    keys: Floats,
-    values: Floats,
-    places: np.uint64,
-    count: int,
-    weights: Floats,
-    heads: int,
-    made: Floats,
-    attended: Floats,
-) -> None:
-    """Run the self-attention of one row, whose query is the first part of its joined projection.
+def _attend_within(made: Floats, starts: Integers, width: int, heads: int, causal: bool, attended: Floats) -> None:
+    """Run the self-attention of whole sentences.
 
-    :param places: See :func:`~lacuna.kernels.attention.attend`.
+    :param made: Query, key and value of all tokens: (tokens, 3 * width or more).
+    :param starts: The first token of each sentence, and the number of tokens.
     """
-    query = address(made) + np.uint64(row * made.strides[0])
-    out = address(attended) + np.uint64(row * attended.strides[0])
-    attend(query, address(keys), address(values), heads, keys.shape[2], places, count, address(weights), out)
-
-
-@compiled
-def _attend_source(
-    x: Floats,
-    layer: int,
-    layers: Layers,
-    source: Floats,
-    source_places: Integers,
-    weights: Floats,
-    scratch: Scratch,
-    y: Floats,
-    made: Floats,
-    attended: Floats,
-) -> None:
-    """Apply the cross-attention block of a decoder layer to the states.
-
-    :param source: See :func:`encode`.
-    :param source_places: First token of each row's source, and the one after its last: (rows, 2).
-    """
-    heads, _, norm_first, eps = layers.settings
-    width, everything = layers.norms.shape[3], np.arange(source.shape[2])
-    inputs = _enter_block(x, layers.norms[layer, 1], norm_first, eps, y)
-    _linear(inputs, layers.cross_query, layer, scratch, attended)
-    keys, values, places = address(source[layer, 0]), address(source[layer, 1]), address(everything)
-    buffer, queries, out = address(weights), address(made), address(attended)
-    for row in range(len(x)):
-        _copy(attended[row], 0, made[row, :width])  # not needed any more
-        start, end = source_places[row]
-        query, own = queries + np.uint64(row * made.strides[0]), out + np.uint64(row * attended.strides[0])
-        some = places + np.uint64(8 * start)
-        attend(query, keys, values, heads, width // heads, some, end - start, buffer, own)
-    _leave_block(attended, layers.cross_out, layer, layers, layers.norms[layer, 1], scratch, x, y)
+    for sentence in range(len(starts) - 1):
+        first, last = starts[sentence], starts[sentence + 1]
+        queries, keys = made[first:last, :width], made[first:last, width : 2 * width]
+        values, out = made[first:last, 2 * width : 3 * width], attended[first:last, :width]
+        attend_all(queries, keys, values, heads, causal, out)
 
 
 @compiled
@@ -286,36 +247,25 @@ def encode(
     :param tokens: Of all sentences, one after the other.
     :param positions: The position of each token in its sentence.
     :param starts: The first token of each sentence, and the number of tokens.
-    :return: (layers, 2, tokens, heads, size).
+    :return: (layers, 2, tokens, width).
     """
     rows, width = len(tokens), tables.tokens.shape[1]
-    heads = encoder.settings[0]
     x, y, attended, made, wide, scratch = _buffers(rows, encoder)
-    shape = heads, width // heads
-    keys, values = np.empty((rows, *shape), np.float32), np.empty((rows, *shape), np.float32)
-    weights, everything = weight_buffer(rows), np.arange(rows)
     _embed(tokens, positions, tables, encoder, x)
     for layer in range(len(encoder.norms)):
         _project_self(x, layer, encoder, scratch, y, made)
-        for row in range(rows):
-            _copy(made[row], width, keys[row].reshape(width))
-            _copy(made[row], 2 * width, values[row].reshape(width))
-        for sentence in range(len(starts) - 1):
-            start, end = starts[sentence], starts[sentence + 1]
-            for row in range(start, end):
-                places = address(everything) + np.uint64(8 * start)
-                _attend_self(row, keys, values, places, end - start, weights, heads, made, attended)
+        _attend_within(made, starts, width, encoder.settings[0], False, attended)
         _leave_block(attended, encoder.own_out, layer, encoder, encoder.norms[layer, 0], scratch, x, y)
         _feed_forward(x, layer, encoder, scratch, y, wide)
     _finish(x, encoder)
     layers = len(decoder.norms)
-    source = np.empty((layers, 2, rows, *shape), np.float32)
+    source = np.empty((layers, 2, rows, width), np.float32)
     both = np.empty((rows, decoder.cross_source.bias.shape[1]), np.float32)
     for layer in range(layers):
         _linear(x, decoder.cross_source, layer, scratch, both)
         for row in range(rows):
-            _copy(both[row], 0, source[layer, 0, row].reshape(width))
-            _copy(both[row], width, source[layer, 1, row].reshape(width))
+            _copy(both[row], 0, source[layer, 0, row])
+            _copy(both[row], width, source[layer, 1, row])
     return source
 
 
@@ -355,27 +305,45 @@ def decode(
 ) -> Floats:
     """Run a decoder for the last token of each row, and write its keys and values into the cache; return the states.
 
-    :param cache: Keys and values of all tokens so far: (layers, 2, slots, heads, size).
+    :param cache: Keys and values of all tokens so far: (layers, 2, slots, width).
     :param source: Keys and values of cross-attention, see :func:`encode`.
     """
     slots, lengths, source_places = hypotheses
     rows, width = len(tokens), tables.tokens.shape[1]
-    heads = decoder.settings[0]
+    heads, _, norm_first, eps = decoder.settings
     x, y, attended, made, wide, scratch = _buffers(rows, decoder)
+    positions, everything = np.empty(rows, np.int64), np.empty(source.shape[2], np.int64)
+    for row in range(rows):
+        positions[row] = lengths[row] - 1
+    for place in range(len(everything)):
+        everything[place] = place
     weights = weight_buffer(max(slots.shape[1], source.shape[2]))
-    _embed(tokens, lengths - 1, tables, decoder, x)
+    # Addresses: see attend.
+    buffer, queries, out, size = address(weights), address(made), address(attended), width // heads
+    _embed(tokens, positions, tables, decoder, x)
     for layer in range(len(decoder.norms)):
         _project_self(x, layer, decoder, scratch, y, made)
         keys, values = cache[layer, 0], cache[layer, 1]
         for row in range(rows):
-            slot = slots[row, lengths[row] - 1]
-            _copy(made[row], width, keys[slot].reshape(width))
-            _copy(made[row], 2 * width, values[slot].reshape(width))
+            slot = slots[row, positions[row]]
+            _copy(made[row], width, keys[slot])
+            _copy(made[row], 2 * width, values[slot])
+        own_keys, own_values, places = address(keys), address(values), address(slots)
         for row in range(rows):
-            places = address(slots) + np.uint64(row * slots.strides[0])
-            _attend_self(row, keys, values, places, lengths[row], weights, heads, made, attended)
+            query, made_here = queries + np.uint64(row * made.strides[0]), out + np.uint64(row * attended.strides[0])
+            own = places + np.uint64(row * slots.strides[0])
+            attend(query, own_keys, own_values, heads, size, own, lengths[row], buffer, made_here)
         _leave_block(attended, decoder.own_out, layer, decoder, decoder.norms[layer, 0], scratch, x, y)
-        _attend_source(x, layer, decoder, source, source_places, weights, scratch, y, made, attended)
+
+        inputs = _enter_block(x, decoder.norms[layer, 1], norm_first, eps, y)
+        _linear(inputs, decoder.cross_query, layer, scratch, made[:, : attended.shape[1]])  # the rest is not needed now
+        own_keys, own_values, places = address(source[layer, 0]), address(source[layer, 1]), address(everything)
+        for row in range(rows):
+            query, made_here = queries + np.uint64(row * made.strides[0]), out + np.uint64(row * attended.strides[0])
+            start, end = source_places[row, 0], source_places[row, 1]
+            own = places + np.uint64(8 * start)
+            attend(query, own_keys, own_values, heads, size, own, end - start, buffer, made_here)
+        _leave_block(attended, decoder.cross_out, layer, decoder, decoder.norms[layer, 1], scratch, x, y)
         _feed_forward(x, layer, decoder, scratch, y, wide)
     _finish(x, decoder)
     return _states(x, width)
@@ -385,34 +353,36 @@ def decode(
 def force(
     tokens: Integers,
     positions: Integers,
+    starts: Integers,
     tables: Tables,
     decoder: Layers,
     source: Floats,
-    source_places: Integers,
+    source_starts: Integers,
 ) -> Floats:
     """Run a decoder over whole translations (teacher forcing); return the states of all tokens.
 
     :param tokens: Inputs of the decoder of all sentences, one after the other.
     :param positions: The position of each token in its sentence.
-    :param source_places: Of each token: (tokens, 2).
+    :param starts: The first token of each sentence, and the number of tokens.
+    :param source: See :func:`encode`.
+    :param source_starts: The same for the sources.
     """
     rows, width = len(tokens), tables.tokens.shape[1]
-    heads = decoder.settings[0]
+    heads, _, norm_first, eps = decoder.settings
     x, y, attended, made, wide, scratch = _buffers(rows, decoder)
-    weights, everything = weight_buffer(max(rows, source.shape[2])), np.arange(rows)
-    shape = heads, width // heads
-    keys, values = np.empty((rows, *shape), np.float32), np.empty((rows, *shape), np.float32)
     _embed(tokens, positions, tables, decoder, x)
     for layer in range(len(decoder.norms)):
         _project_self(x, layer, decoder, scratch, y, made)
-        for row in range(rows):
-            _copy(made[row], width, keys[row].reshape(width))
-            _copy(made[row], 2 * width, values[row].reshape(width))
-        for row in range(rows):
-            places = address(everything) + np.uint64(8 * (row - positions[row]))
-            _attend_self(row, keys, values, places, positions[row] + 1, weights, heads, made, attended)
+        _attend_within(made, starts, width, heads, True, attended)
         _leave_block(attended, decoder.own_out, layer, decoder, decoder.norms[layer, 0], scratch, x, y)
-        _attend_source(x, layer, decoder, source, source_places, weights, scratch, y, made, attended)
+        inputs = _enter_block(x, decoder.norms[layer, 1], norm_first, eps, y)
+        _linear(inputs, decoder.cross_query, layer, scratch, attended)
+        keys, values = source[layer, 0], source[layer, 1]
+        for sentence in range(len(starts) - 1):
+            first, last = source_starts[sentence], source_starts[sentence + 1]
+            own = attended[starts[sentence] : starts[sentence + 1], :width]
+            attend_all(own, keys[first:last, :width], values[first:last, :width], heads, False, own)
+        _leave_block(attended, decoder.cross_out, layer, decoder, decoder.norms[layer, 1], scratch, x, y)
         _feed_forward(x, layer, decoder, scratch, y, wide)
     _finish(x, decoder)
     return _states(x, width)

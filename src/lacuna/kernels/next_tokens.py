@@ -17,12 +17,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from lacuna.kernels.attention import address, exp, find_largest, pick_larger, repeat
 from lacuna.kernels.compiling import compiled
 from lacuna.kernels.products import Floats, Integers, PackedLinear, make_codes, multiply, round_inputs
+from lacuna.kernels.registers import address, exp, find_largest, load_float, pick_larger, repeat
 from lacuna.kernels.tiles import COLUMNS, LANES
 
-_STRIP = 512  # logits of a row that are computed before they are read
+STRIP = 512  # logits of a row that are computed before they are read
 # Tokens that integer weights must rank among the best in excess of those wanted, so that rounding does not lose one.
 SPARE = 6
 
@@ -54,16 +54,16 @@ def find_next(
     :param log_sums: Output: the log of the sum of the exponentials of all logits of these blocks; NaN for a row that
         is not finite: (rows,).
     """
-    rows, blocks, strip, bias = len(x), len(head.weight), _STRIP // COLUMNS, head.bias
+    rows, blocks, strip, bias = len(x), len(head.weight), STRIP // COLUMNS, head.bias
     size = tokens.shape[1] + (SPARE if len(table) else 0)
     best, where = np.empty((rows, size), np.float32), np.empty((rows, size), np.int64)
     peaks, totals = np.empty(rows, np.float32), np.zeros(rows, np.float64)
     for row in range(rows):
-        _clear(row, best, where)
+        clear(row, best, where)
         peaks[row] = -np.inf
     codes, code_units = make_codes(rows, x.shape[1])
     round_inputs(x, head.weight, codes, code_units)
-    part, masks = np.empty((rows, _STRIP), np.float32), np.empty(_STRIP // LANES, np.int32)
+    part, masks = np.empty((rows, STRIP), np.float32), np.empty(STRIP // LANES, np.int32)
     for block in range(0, blocks, strip):
         some = min(strip, blocks - block)
         start = block * COLUMNS
@@ -73,10 +73,10 @@ def find_next(
         weight, units = head.weight[block : block + some], head.units[start : start + some * COLUMNS]
         multiply(x, weight, units, part, codes, code_units)
         count = min(some * COLUMNS, vocabulary - first - start)
-        _fill(part, count, some * COLUMNS)
+        fill(part, count, some * COLUMNS)
         for row in range(rows):
-            line = address(part) + np.uint64(row * _STRIP * 4)
-            found = _gather(line, some * COLUMNS // LANES, masks, first + start, banned, row, best, where)
+            line = address(part) + np.uint64(row * STRIP * 4)
+            found = gather(line, some * COLUMNS // LANES, masks, first + start, banned, row, best, where)
             peak = max(peaks[row], found)
             totals[row] = _add_exponentials(part, row, count, totals[row], peaks[row], peak)
             peaks[row] = peak
@@ -85,7 +85,7 @@ def find_next(
             totals[row] += _correct(x, row, table, bias, first, peaks[row], best, where)
         for place in range(tokens.shape[1]):
             tokens[row, place], logits[row, place] = max(where[row, place], 0), best[row, place]
-        is_finite = np.isfinite(_dot(x, row, x, row))
+        is_finite = np.isfinite(dot(x, row, x, row))
         log_sums[row] = np.float64(peaks[row]) + np.log(totals[row]) if is_finite else np.nan
 
 
@@ -115,7 +115,7 @@ def _scan(_: Any, line: Any, registers: Any, threshold: Any, masks: Any) -> Any:
 
 
 @compiled
-def _gather(
+def gather(
     line: np.uint64,
     registers: int,
     masks: NDArray[np.int32],
@@ -168,11 +168,11 @@ def _correct(
 ) -> float:
     """Compute the best logits of a row again, and sort them; return what that adds to the sum of exponentials."""
     rounded, chosen, change = best[row].copy(), where[row].copy(), np.float64(0.0)
-    _clear(row, best, where)
+    clear(row, best, where)
     for place in range(len(chosen)):
         token = chosen[place]
         if token >= 0:
-            exact = _dot(x, row, table, token) + bias[token - first]
+            exact = dot(x, row, table, token) + bias[token - first]
             change += np.exp(np.float64(exact - peak)) - np.exp(np.float64(rounded[place] - peak))
             _insert(exact, token, row, best, where)
     return change
@@ -189,27 +189,16 @@ def score_tokens(x: Floats, table: Floats, bias: Floats, tokens: Integers, logit
     for row in range(len(x)):
         for place in range(tokens.shape[1]):
             token = tokens[row, place]
-            logits[row, place] = _dot(x, row, table, token) + bias[token] if token >= 0 else np.float32(-np.inf)
+            logits[row, place] = dot(x, row, table, token) + bias[token] if token >= 0 else np.float32(-np.inf)
 
 
 @compiled
-def _dot(x: Floats, row: int, y: Floats, other: int) -> np.float32:
+def dot(x: Floats, row: int, y: Floats, other: int) -> np.float32:
     """Return the product of a row and a row of another array."""
     total, first, second = np.float32(0.0), np.uint64(row), np.uint64(other)
     for column in range(np.uint64(y.shape[1])):
         total += x[first, column] * y[second, column]
     return total
-
-
-@intrinsic
-def load_float(_: Any, line: Any, place: Any) -> Any:
-    """Return a number of an array, by its address."""
-
-    def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
-        pointer = b.inttoptr(arguments[0], ir.FloatType().as_pointer())
-        return b.load(b.gep(pointer, [arguments[1]]), align=4)
-
-    return types.float32(types.uintp, types.intp), generate
 
 
 # Numbers without a sign below: numba checks all others for indexes from the end, and such loops are not vectorized.
@@ -233,13 +222,13 @@ def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
     width, nothing = x.shape[1], np.empty(0, np.int64)
     whole, masks = width // LANES, np.empty(width // LANES, np.int32)
     for row in range(len(x)):
-        _clear(row, values, columns)
-        _gather(address(x) + np.uint64(row * x.strides[0]), whole, masks, 0, nothing, row, values, columns)
+        clear(row, values, columns)
+        gather(address(x) + np.uint64(row * x.strides[0]), whole, masks, 0, nothing, row, values, columns)
         for column in range(whole * LANES, width):
             if x[row, column] > values[row, k - 1]:
                 _insert(x[row, column], column, row, values, columns)
         if columns[row, k - 1] < 0:
-            _clear(row, values, columns)
+            clear(row, values, columns)
             for column in range(width):
                 number = x[row, column] if x[row, column] == x[row, column] else np.float32(np.inf)
                 if columns[row, k - 1] < 0 or number > values[row, k - 1]:
@@ -247,7 +236,7 @@ def top_k(x: Floats, k: int, values: Floats, columns: Integers) -> None:
 
 
 @compiled
-def _fill(x: Floats, start: int, stop: int) -> None:
+def fill(x: Floats, start: int, stop: int) -> None:
     """Fill columns with minus infinity."""
     for row in range(len(x)):
         for column in range(start, stop):
@@ -255,7 +244,8 @@ def _fill(x: Floats, start: int, stop: int) -> None:
 
 
 @compiled
-def _clear(row: int, best: Floats, where: Integers) -> None:
+def clear(row: int, best: Floats, where: Integers) -> None:
+    """Empty the list of the best of a row."""
     for place in range(best.shape[1]):
         best[row, place], where[row, place] = np.float32(-np.inf), -1
 

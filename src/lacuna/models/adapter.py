@@ -33,6 +33,8 @@ from lacuna.records import Languages
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedModel
 
+    from lacuna.models.compiled_decoder import CompiledModel
+
 # Bytes of packed weights at the most.
 _MAX_PACKED = 2**30
 
@@ -60,7 +62,8 @@ class Model:
     :param load_hf: Returns ``hf``, the same one each time.
     :param known_fingerprint: The fingerprint, if it was computed before.
     :param place: The absolute path of its folder, or its name on the hub; ``None`` for the bundled model.
-    :param precision: Of the weights.
+    :param precision: Of the weights. ``bfloat16`` on a CPU is that of teacher forcing only, by compiled kernels; the
+        weights are float32.
     :param mask_placeholders: Tokenize stand-ins instead of placeholders such as ``%s``, on both sides of a pair; see
         :mod:`lacuna.corpora.placeholders`. Whoever decodes a translation puts the placeholders back.
     """
@@ -261,9 +264,7 @@ class Model:
 
         def prepare() -> ForwardPass:
             head = self.projection.weight
-            # Packed weights take as much memory as the plain ones; a large model keeps only those.
-            small = sum(weight.nbytes for weight in self.hf.parameters()) - head.nbytes <= _MAX_PACKED
-            hf = cast("PreTrainedModel", with_fast_linears(self.hf, leave_out=head)) if small else self.hf
+            hf = cast("PreTrainedModel", with_fast_linears(self.hf, leave_out=head)) if self._is_small else self.hf
             return ForwardPass(hf, self.family.decoder(hf))
 
         return self.prepared("forward", prepare)
@@ -343,9 +344,45 @@ class Model:
             return TeacherForced(torch.empty(0, self.dimension), gold.cpu(), torch.empty(0), torch.empty(0), lengths)
         if not 0 <= int(gold.min()) <= int(gold.max()) < self.vocabulary_size:
             raise ModelError(f"teacher_force: {self.name} has tokens 0 to {self.vocabulary_size - 1} only")
+        compiled = self.compiled_forward
+        if compiled is not None:
+            return compiled.teacher_force(sources, targets, self.start_ids)
         keys = self._keys(sources, targets)
         predictions, log_p_gold, entropy = score_keys(keys, gold, self.project, self.vocabulary_size)
         return TeacherForced(keys.float().cpu(), predictions.cpu(), log_p_gold.cpu(), entropy.cpu(), lengths)
+
+    @property
+    def compiled_forward(self) -> CompiledModel | None:
+        """The compiled kernels that run teacher forcing; ``None`` where torch does."""
+        from lacuna.models.compiled_decoder import CompiledModel
+
+        def prepare() -> CompiledModel | None:
+            return CompiledModel.of(self, self.precision) if self.runs_compiled else None
+
+        return self.prepared("compiled forward", prepare)
+
+    @property
+    def runs_compiled(self) -> bool:
+        """Whether compiled kernels run teacher forcing instead of torch.
+
+        :raises SettingError: They cannot, and torch has no fast products of this precision on a CPU.
+        """
+        from lacuna.models.compiled_decoder import find_obstacle
+
+        if self.device.type != "cpu":
+            return False
+        obstacle = find_obstacle(self, self.precision)
+        if self.precision == "float32":
+            return obstacle is None and self._is_small
+        if obstacle is not None:
+            raise SettingError(f"precision: {self.precision} on a CPU needs {obstacle}; use float32 with {self.name}")
+        return True
+
+    @cached_property
+    def _is_small(self) -> bool:
+        """Whether packed weights, which take as much memory as the plain ones, are worth it."""
+        weights = sum(weight.nbytes for weight in self.hf.parameters())
+        return weights - self.projection.weight.nbytes <= _MAX_PACKED
 
     def _keys(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> torch.Tensor:
         forward = self.fast_forward

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from lacuna.kernels import load_kernels
 from lacuna.models.adapter import Model
 from lacuna.models.fast_decoder import LAYOUTS, Layout, is_plain, position_table
 from lacuna.models.packed_weights import PackedWeights, cached_file, open_packed, pack_model, save_packed
+from lacuna.models.teacher_forcing import TeacherForced
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -68,23 +69,28 @@ class CompiledModel:
         self._head, self._vocabulary, self._exact = packed.head(kernels), packed.settings.vocabulary, packed.exact
         rounded = packed.settings.precision != "float32"
         self._correcting = self._exact if rounded else self._exact[:0]
-        layers, heads, width = len(self._decoder.norms), self._decoder.settings[0], self._exact.shape[1]
-        self.cache_shape = layers, 2, 0, heads, width // heads
+        self.cache_shape = len(self._decoder.norms), 2, 0, self._exact.shape[1]
 
     @classmethod
-    def prepare(cls, model: Model, precision: str = "float32") -> CompiledModel | None:
-        """Pack the weights of a model, or open those in the cache; return ``None`` if the kernels cannot run it.
+    def of(cls, model: Model, precision: str = "float32") -> CompiledModel | None:
+        """Return the packed weights that all users of a model share; ``None`` if the kernels cannot run it.
 
         :param precision: ``float32``, ``bfloat16`` or ``int8``; see :data:`~lacuna.models.packed_weights.PRECISIONS`.
         """
+        return model.prepared(f"compiled, {precision}", partial(cls.prepare, model, precision))
+
+    @classmethod
+    def prepare(cls, model: Model, precision: str = "float32") -> CompiledModel | None:
+        """Pack the weights of a model, or open those in the cache; see :meth:`of`."""
         kernels = load_kernels()
-        if kernels is None or model.device.type != "cpu" or not kernels.supports(precision):
+        if kernels is None or model.device.type != "cpu":
             return None
+        # The model itself is only looked at if there is nothing in the cache: looking at it loads it.
         path = cached_file(model.fingerprint, precision, kernels.COLUMNS) if precision == "int8" else None
         packed = None if path is None else open_packed(path, model.fingerprint)
         if packed is None:
             layout = _supported(model)
-            if layout is None or (precision != "float32" and _has_odd_inputs(model)):
+            if layout is None or find_obstacle(model, precision) is not None:
                 return None
             activation = getattr(kernels, _ACTIVATIONS[model.hf.config.activation_function])
             packed = pack_model(
@@ -129,10 +135,35 @@ class CompiledModel:
         :param inputs: Tokens that the decoder reads, for each source.
         """
         source, places = self.encode(sources)
-        tokens, positions, ends = _joined(inputs)
-        own = np.repeat(places, np.diff(ends), axis=0)
-        states: Floats = self._kernels.force(tokens, positions, self._decoder_tables, self._decoder, source, own)
+        source_starts = np.append(places[:, 0], source.shape[2])
+        states: Floats = self._kernels.force(
+            *_joined(inputs), self._decoder_tables, self._decoder, source, source_starts
+        )
         return states
+
+    def teacher_force(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], start_ids: Sequence[int]
+    ) -> TeacherForced:
+        """Return what :meth:`~lacuna.models.Model.teacher_force` does, which has checked the tokens.
+
+        :param start_ids: Tokens that every translation starts with; only the last of them has an output.
+        """
+        lengths = tuple(map(len, targets))
+        inputs = [[*start_ids, *target[:-1]] for target in targets]
+        _, positions, ends = _joined(inputs)
+        first = len(start_ids) - 1
+        wanted = (positions >= first) & (positions < np.repeat(np.array(lengths) + first, np.diff(ends)))
+        keys = self.force(sources, inputs)[wanted]
+        gold = np.fromiter((token for target in targets for token in target), np.int64, len(keys))
+        predictions, log_p_gold, entropy = map(torch.from_numpy, self.score_gold(keys, gold))
+        return TeacherForced(torch.from_numpy(keys), predictions, log_p_gold, entropy, lengths)
+
+    def score_gold(self, keys: Floats, gold: Integers) -> tuple[Integers, Floats, Floats]:
+        """Return prediction, log-probability of the gold token and entropy for each key: (rows,) each."""
+        rows = len(keys)
+        scores = np.empty(rows, np.int64), np.empty(rows, np.float32), np.empty(rows, np.float32)
+        self._kernels.score_gold(keys, self._head, self._vocabulary, self._correcting, gold, *scores)
+        return scores
 
     def find_next(self, keys: Floats, count: int, banned: Integers) -> LikelyTokens:
         """Return the most probable next tokens.
@@ -170,8 +201,8 @@ class CompiledCache:
 
     def __init__(self, model: CompiledModel, sources: Sequence[Sequence[int]]) -> None:
         self._model, self._kernels = model, model._kernels
-        self._source, places = model.encode(sources)  # (layers, 2, tokens, heads, size), (rows, 2)
-        self._cache = np.empty(model.cache_shape, np.float32)  # (layers, 2, slots, heads, size)
+        self._source, places = model.encode(sources)  # (layers, 2, tokens, width), (rows, 2)
+        self._cache = np.empty(model.cache_shape, np.float32)  # (layers, 2, slots, width)
         self._free = np.empty(0, np.int64)  # slots that no row uses
         empty = np.zeros((len(sources), 0), np.int64), np.zeros(len(sources), np.int64)
         self._rows = self._kernels.Hypotheses(*empty, places)
@@ -246,6 +277,20 @@ class CompiledCache:
             self._source = np.ascontiguousarray(self._source[:, :, kept])
             ends = np.cumsum(lengths)
             self._rows = self._rows._replace(source_places=np.stack([ends - lengths, ends], 1)[rows.ravel()])
+
+
+def find_obstacle(model: Model, precision: str) -> str | None:
+    """Return what compiled kernels need to run a model in a precision and do not have here; ``None`` if they can."""
+    kernels = load_kernels()
+    if model.device.type != "cpu":
+        return "a CPU"
+    if kernels is None:
+        return "numba (pip install lacuna-mt[fast])"
+    if not kernels.supports(precision):
+        return "a processor with AVX-512 BF16"
+    if _supported(model) is None or (precision != "float32" and _has_odd_inputs(model)):
+        return "a model with BART-like layers (Marian, FSMT, BART, mBART, M2M100, NLLB)"
+    return None
 
 
 def _supported(model: Model) -> Layout | None:

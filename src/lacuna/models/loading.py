@@ -55,7 +55,8 @@ def load_model(
     :param name_or_path: A folder, or a name on the Hugging Face hub; ``None`` for the bundled German-English model.
     :param device: ``auto`` (a CUDA GPU if there is one, otherwise the CPU), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     :param languages: The direction; required by multilingual models, and checked for bilingual ones.
-    :param precision: ``float32``, or on a GPU also ``float16`` and ``bfloat16``; keys are float32 in any case.
+    :param precision: ``float32``; on a GPU also ``float16`` and ``bfloat16``; on a CPU with AVX-512 BF16, ``bfloat16``
+        for teacher forcing, that is, for building and fitting. Keys are float32 in any case.
     :param mask_placeholders: As in :class:`~lacuna.models.Model`.
     """
     name, place = _resolve(name_or_path)
@@ -84,7 +85,10 @@ def load_model(
         return loaded
 
     at = None if name_or_path is None else str(Path(place).resolve()) if Path(place).is_dir() else place
-    return Model(name, where, Once(load), tokenizer, facts, direction, fingerprint, at, precision, mask_placeholders)
+    model = Model(name, where, Once(load), tokenizer, facts, direction, fingerprint, at, precision, mask_placeholders)
+    if precision != "float32":
+        _ = model.runs_compiled  # an error if kernels that this precision needs cannot run here
+    return model
 
 
 class Once:
@@ -156,8 +160,10 @@ def _count(device: torch.device) -> int:
 def _precision(asked: str, device: torch.device) -> torch.dtype:
     if asked not in PRECISIONS:
         raise SettingError(f"precision: got {asked!r}; allowed are {', '.join(PRECISIONS)}")
-    if device.type == "cpu" and asked != "float32":
-        raise SettingError(f"precision: {asked} is for GPUs; on the CPU it is slower and less exact, use float32")
+    if device.type == "cpu":
+        if asked == "float16":
+            raise SettingError("precision: float16 is for GPUs; use float32, or bfloat16 to build and fit faster")
+        return torch.float32
     return PRECISIONS[asked]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -155,7 +154,7 @@ def _make_engine(model: Model, name: str | None, int8: bool | None) -> _Engine:
     """Return the engine of this name, or the fastest one. Weights are prepared once per model and shared."""
     if name in (None, "compiled"):
         for precision in {None: ("int8", "float32"), True: ("int8",), False: ("float32",)}[int8]:
-            compiled = model.prepared(f"compiled, {precision}", partial(CompiledModel.prepare, model, precision))
+            compiled = CompiledModel.of(model, precision)
             if compiled is not None:
                 return _CompiledEngine(model, compiled)
     if int8:

@@ -66,6 +66,11 @@ class WorkerModel:
         return self._model.mask_placeholders
 
     @property
+    def precision(self) -> str:
+        """Precision of teacher forcing."""
+        return self._model.precision
+
+    @property
     def eos_id(self) -> int:
         """The token that ends a sentence."""
         return self._model.eos_id

@@ -47,7 +47,10 @@ Scores = dict[str, dict[str, Any]]
 
 def model_inputs(model: Model, seed: int | None = None) -> dict[str, Any]:
     """Return the inputs of every step that uses the model; one model may translate in several directions."""
-    return {"model": model.fingerprint, "languages": str(model.languages)} | ({} if seed is None else {"seed": seed})
+    more = ({} if seed is None else {"seed": seed}) | (
+        {} if model.precision == "float32" else {"precision": model.precision}
+    )
+    return {"model": model.fingerprint, "languages": str(model.languages), **more}
 
 
 class Steps:

@@ -32,6 +32,7 @@ class NumpyModel:
     vocabulary_size: int = VOCABULARY
     eos_id: int = EOS
     mask_placeholders: bool = False
+    precision: str = "float32"
     start_ids: tuple[int, ...] = (0,)
     max_length: int = 40
     batches: list[int] = field(default_factory=list)

@@ -23,6 +23,7 @@ OTHERS = {
     "model": (NumpyModel(fingerprint="e" * 64), make_pairs(400), SIZES, "another model"),
     "languages": (NumpyModel(languages=Languages("de", "fr")), make_pairs(400), SIZES, "another model"),
     "masking": (NumpyModel(mask_placeholders=True), make_pairs(400), SIZES, "without masked placeholders"),
+    "precision": (NumpyModel(precision="bfloat16"), make_pairs(400), SIZES, "in float32, not bfloat16"),
     "corpus": (NumpyModel(), make_pairs(400, seed=1), SIZES, "other sentence pairs"),
     "shorter corpus": (NumpyModel(), make_pairs(20), SIZES, "other sentence pairs"),
     "settings": (NumpyModel(), make_pairs(400), {**SIZES, "batch_tokens": 65}, "other settings"),
