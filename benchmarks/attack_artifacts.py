@@ -50,12 +50,13 @@ import torch
 
 from lacuna.combiners import load_combiner
 from lacuna.datastore import build_store, inspect_store, open_store, verify_store
+from lacuna.datastore.log import read_log
 from lacuna.domain import adapt, open_domain
 from lacuna.errors import LacunaError, LacunaWarning
 from lacuna.fitting import DevSet, calibrate, fit_combiner, make_fitter
 from lacuna.index import build_index, open_index
 from lacuna.margin import measure_margin, read_margins
-from lacuna.memory import Selection, check_receipt, compact_memory, open_memory, read_log
+from lacuna.memory import Selection, check_receipt, compact_memory, open_memory
 from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sentence
 from lacuna.models import Model, load_model
 from lacuna.pruning import Plac, prune_store
