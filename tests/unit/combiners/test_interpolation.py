@@ -75,7 +75,9 @@ def mixtures(draw: st.DrawFn) -> Made:
     return np.log(p).astype(np.float32), mass.astype(np.float32), values, banned
 
 
-def model_says(log_probs: np.ndarray, values: np.ndarray, banned: list[int], count: int) -> tuple[NextTokens, np.ndarray]:
+def model_says(
+    log_probs: np.ndarray, values: np.ndarray, banned: list[int], count: int
+) -> tuple[NextTokens, np.ndarray]:
     """The best tokens, and the log-probabilities of the values."""
     allowed = log_probs.copy()
     allowed[:, banned] = -np.inf
@@ -115,7 +117,11 @@ def test_without_mass_no_bit_changes(made: Made, count: int) -> None:
     real = best.log_probs > -np.inf
     np.testing.assert_array_equal(np.where(real, tokens, 0), np.where(real, best.tokens, 0))
     np.testing.assert_array_equal(mixed, best.log_probs)
-    nothing = np.zeros((len(mass), 0), np.float32), np.zeros((len(mass), 0), np.int64), np.zeros((len(mass), 0), np.float32)
+    nothing = (
+        np.zeros((len(mass), 0), np.float32),
+        np.zeros((len(mass), 0), np.int64),
+        np.zeros((len(mass), 0), np.float32),
+    )
     assert mix_tokens(best, *nothing, banned) == best
 
 

@@ -118,9 +118,7 @@ def test_a_model_that_kernels_cannot_run_keeps_its_weights(zoo: Zoo, kind: str) 
 
 
 @pytest.mark.parametrize("sizes", [{"encoder_ffn_dim": 25}, {"decoder_ffn_dim": 23}])
-def test_layers_with_an_odd_number_of_inputs_are_not_rounded(
-    zoo: Zoo, tmp_path: Path, sizes: dict[str, int]
-) -> None:
+def test_layers_with_an_odd_number_of_inputs_are_not_rounded(zoo: Zoo, tmp_path: Path, sizes: dict[str, int]) -> None:
     from transformers import AutoModelForSeq2SeqLM, MarianConfig
 
     folder = zoo.copy("marian", tmp_path / "odd")
