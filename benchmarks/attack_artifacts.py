@@ -676,7 +676,7 @@ def main() -> None:
     parser.add_argument("--attacks", default="kills,faults,damage")
     parser.add_argument("--verbs", default=",".join(VERBS))
     given = parser.parse_args()
-    os.environ["XDG_CACHE_HOME"] = str(Path(tempfile.gettempdir()) / "attack-cache")
+    os.environ["LACUNA_CACHE"] = str(Path(tempfile.gettempdir()) / "attack-cache")
     with tempfile.TemporaryDirectory() as folder:
         attack = Attack(Path(folder).resolve(), random.Random(given.seed))
         run(attack, given.attacks.split(","), given.verbs.split(","), given.seconds, given.cases)

@@ -6,8 +6,8 @@
 The systems take turns in every round, so that other load on the machine affects all of them; the best round counts.
 Speed is target tokens per second; compare the ratios. With ``--test``, the table shows BLEU next to speed. A combiner
 with a gate (``lacuna fit --gate``) is measured with and without it. Ratios of 8-bit systems are relative to the plain
-8-bit one. CTranslate2 runs with all threads on one batch, and with one batch per thread. ``--equal N`` compares the
-fast decoder with that of transformers on N sentences instead.
+8-bit one. CTranslate2 runs with all threads on one batch, and with one batch per thread. ``--equal N`` compares our
+decoder with that of transformers on N sentences instead, in float32 and with 8-bit weights.
 """
 
 from __future__ import annotations
@@ -74,12 +74,23 @@ def read_texts(test: str | None, wanted: int, model: Model) -> tuple[list[str], 
 
 
 def check_equal(model: Model, texts: Sequence[str]) -> None:
-    """Count the sentences on which the fast decoder and that of transformers agree."""
+    """Count the sentences on which our decoder and that of transformers agree."""
     sources, settings = model.encode_sources(texts), BeamSettings()
-    fast, generic = (decode_all(ModelScorer(model, engine=one), sources, settings) for one in (None, "transformers"))
-    same = sum(a[0].tokens == b[0].tokens for a, b in zip(fast, generic, strict=True))
-    apart = max(abs(a[0].score - b[0].score) for a, b in zip(fast, generic, strict=True))
-    print(json.dumps({"sentences": len(texts), "equal": same, "largest difference of scores": float(f"{apart:.2g}")}))
+    generic = decode_all(ModelScorer(model, engine="transformers"), sources, settings)
+    for int8 in (False, True):
+        ours = decode_all(ModelScorer(model, int8=int8), sources, settings)
+        pairs = [(a[0], b[0]) for a, b in zip(ours, generic, strict=True)]
+        apart = [abs(a.score - b.score) for a, b in pairs]
+        content = {
+            "precision": "int8" if int8 else "float32",
+            "sentences": len(texts),
+            "equal": sum(a.tokens == b.tokens for a, b in pairs),
+            "difference of scores": {
+                "mean": float(f"{sum(apart) / len(apart):.2g}"),
+                "largest": float(f"{max(apart):.2g}"),
+            },
+        }
+        print(json.dumps(content))
 
 
 def measure(systems: list[TimedSystem], texts: Sequence[str], batch: int, rounds: int) -> dict[str, dict[str, Any]]:

@@ -104,7 +104,7 @@ class TimedSystem:
 
 
 def of_lacuna(
-    name: str, model: Model, memory: Memory | None = None, combiner: Combiner | None = None, **more: Gate | bool
+    name: str, model: Model, memory: Memory | None = None, combiner: Combiner | None = None, **more: Gate | bool | None
 ) -> TimedSystem:
     """Wrap a translator."""
     clock = Clock()
@@ -112,7 +112,7 @@ def of_lacuna(
     settings: dict[str, Any] = {"exact_contexts": False, "guard_ends": False, **more}
     translator: Any = System(model, memories, combiner or Vanilla(), **settings).open()
     plain, knn = translator._search._plain, translator._knn
-    for method, part in (("start", "model"), ("advance", "model"), ("score", "projection")):
+    for method, part in (("start", "model"), ("advance", "model"), ("predict", "projection")):
         setattr(plain, method, clock.timed(part, getattr(plain, method)))
     if knn is not None:
         knn.score = clock.timed("scoring", knn.score)
@@ -228,7 +228,7 @@ def of_ctranslate2(folder: Path, model: Model, compute: str, into: Path, workers
 
 def make_systems(args: argparse.Namespace, model: Model, folder: Path) -> list[TimedSystem]:
     """Make all systems; ratios are relative to the first."""
-    systems = [of_lacuna("lacuna", model), of_lacuna("lacuna int8", model, int8=True)]
+    systems = [of_lacuna("lacuna", model, int8=False), of_lacuna("lacuna int8", model, int8=True)]
     if not args.lacuna_only:
         systems += other_engines(args, model, folder)
     for size, store, combiner in (("whole", args.memory, args.combiner), ("pruned", args.pruned, args.pruned_combiner)):
@@ -253,18 +253,17 @@ def other_engines(args: argparse.Namespace, model: Model, folder: Path) -> list[
 
 
 def with_memory(size: str, model: Model, memory: Memory, folder: str | None) -> list[TimedSystem]:
-    """Make the systems of one memory."""
-    vanilla = Vanilla(k=8, knn_weight=0.6, temperature=30.0)
-    systems = [of_lacuna(f"vanilla, {size}", model, memory, vanilla)]
-    if folder:
-        adaptive = load_combiner(folder)
-        systems.append(of_lacuna(f"adaptive, {size}", model, memory, adaptive.combiner))
-        gate = gate_of(folder)
-        if gate:
-            systems.append(of_lacuna(f"adaptive, {size}, gate", model, memory, adaptive.combiner, gate=gate))
-            systems.append(
-                of_lacuna(f"adaptive, {size}, gate, int8", model, memory, adaptive.combiner, gate=gate, int8=True)
-            )
+    """Make the systems of one memory, with float32 weights and with 8-bit ones."""
+    systems = []
+    for suffix, int8 in (("", False), (", int8", True)):
+        vanilla = Vanilla(k=8, knn_weight=0.6, temperature=30.0)
+        systems.append(of_lacuna(f"vanilla, {size}{suffix}", model, memory, vanilla, int8=int8))
+        if folder:
+            adaptive, gate = load_combiner(folder).combiner, gate_of(folder)
+            systems.append(of_lacuna(f"adaptive, {size}{suffix}", model, memory, adaptive, int8=int8))
+            if gate:
+                name = f"adaptive, {size}, gate{suffix}"
+                systems.append(of_lacuna(name, model, memory, adaptive, gate=gate, int8=int8))
     return systems
 
 

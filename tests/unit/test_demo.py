@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from lacuna import demo
 from lacuna.cli.main import app
 from lacuna.datastore import inspect_store, open_store
+from lacuna.datastore.log import read_log
 from lacuna.demo import DemoReport, DemoSettings, run_demo
 from lacuna.errors import DomainError
 from lacuna.margin import read_margins
-from lacuna.memory import read_log
 from made_up import make_pairs, write_pairs
 
 SMALL = DemoSettings(train=40, dev=12, test=6)

@@ -117,12 +117,6 @@ def sync_entry(path: Path) -> None:
         warnings.warn(text, LacunaWarning, stacklevel=2)
 
 
-def user_cache() -> Path:
-    """Return the folder for what can be made again: ``lacuna`` in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "lacuna"
-
-
 def sync(path: Path) -> None:
     """Flush the content of a file, or the entries of a folder, to disk."""
     if _WINDOWS and path.is_dir():  # cannot be opened there

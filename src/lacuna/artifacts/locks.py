@@ -26,7 +26,8 @@ from typing import ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
-from lacuna.artifacts.files import user_cache, writing
+from lacuna.artifacts.files import writing
+from lacuna.artifacts.user_cache import user_cache
 from lacuna.errors import LockedError, StoreError
 
 P = ParamSpec("P")

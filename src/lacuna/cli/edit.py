@@ -23,8 +23,9 @@ from lacuna.cli.options import (
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.corpora import DEFAULT_CLEANING, read_corpus
 from lacuna.datastore import open_store
+from lacuna.datastore.log import read_log
 from lacuna.errors import LacunaWarning, SettingError
-from lacuna.memory import KINDS, EditReport, Selection, compact_memory, memory_at, read_log, scan_sentences
+from lacuna.memory import KINDS, EditReport, Selection, compact_memory, memory_at, scan_sentences
 
 MemoryPlace = Annotated[
     str,

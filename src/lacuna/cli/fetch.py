@@ -17,6 +17,9 @@ from lacuna.errors import SettingError
 def fetch(
     name: Annotated[str | None, typer.Argument(help="The domain; by default, the domains are listed.")] = None,
     languages: LanguagesOption = None,
+    packages: Annotated[
+        list[str] | None, typer.Option("--package", help="Take only this package; may be given several times.")
+    ] = None,
     into: Annotated[Path | None, typer.Option(help="Folder for train.tsv, dev.tsv, test.tsv and a manifest.")] = None,
     dev: Annotated[int, typer.Option(help="Number of dev pairs.")] = DEV,
     test: Annotated[int, typer.Option(help="Number of test pairs.")] = TEST,
@@ -41,6 +44,7 @@ def fetch(
         name,
         languages,
         into,
+        packages=packages or (),
         dev=dev,
         test=test,
         seed=seed,

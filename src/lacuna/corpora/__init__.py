@@ -1,24 +1,8 @@
-"""Parallel text: read, clean, split, write and fetch it."""
+"""Parallel text: read, clean, split, write and fetch it.
 
-from lacuna.corpora.cleaning import DEFAULT_CLEANING, Cleaning, CleaningReport, clean, count_pairs
-from lacuna.corpora.reading import BILINGUAL_SUFFIXES, ReadingReport, read_corpora, read_corpus
-from lacuna.corpora.splitting import Split, draw_pairs, source_keys, split_corpus, without_sources
-from lacuna.corpora.text import write_tsv
+The public names are listed in ``__init__.pyi``. Each is imported on first use: a translation reads no corpus.
+"""
 
-__all__ = [
-    "BILINGUAL_SUFFIXES",
-    "DEFAULT_CLEANING",
-    "Cleaning",
-    "CleaningReport",
-    "ReadingReport",
-    "Split",
-    "clean",
-    "count_pairs",
-    "draw_pairs",
-    "read_corpora",
-    "read_corpus",
-    "source_keys",
-    "split_corpus",
-    "without_sources",
-    "write_tsv",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,26 +1,9 @@
-"""The store: the keys, values and predictions of a model for all target tokens of a corpus. Does not need torch."""
+"""The store: the keys, values and predictions of a model for all target tokens of a corpus. Does not need torch.
 
-from lacuna.datastore.building import build_store
-from lacuna.datastore.columns import Keys, SentenceTable
-from lacuna.datastore.inspection import Entry, StoreReport, entries_of, inspect_store
-from lacuna.datastore.manifest import BuildSettings, Manifest
-from lacuna.datastore.store import Store, open_store
-from lacuna.datastore.verification import PredictionReport, VerifyReport, compare_predictions, verify_store
+The public names are listed in ``__init__.pyi``. Each is imported on first use: opening a store needs nothing of what
+builds or verifies one.
+"""
 
-__all__ = [
-    "BuildSettings",
-    "Entry",
-    "Keys",
-    "Manifest",
-    "PredictionReport",
-    "SentenceTable",
-    "Store",
-    "StoreReport",
-    "VerifyReport",
-    "build_store",
-    "compare_predictions",
-    "entries_of",
-    "inspect_store",
-    "open_store",
-    "verify_store",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

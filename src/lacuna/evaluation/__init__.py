@@ -6,9 +6,11 @@ from lacuna.evaluation.scores import (
     RunsDifference,
     Score,
     SystemScore,
+    TextScore,
     check_target_language,
     compare_runs,
     evaluate_systems,
+    score_texts,
 )
 from lacuna.evaluation.sentence_gains import sentence_gains
 from lacuna.evaluation.significance import bleu_of_sums, decline_p, resample_means, resample_sums, two_sided_p
@@ -22,6 +24,7 @@ __all__ = [
     "SegmentScores",
     "SystemScore",
     "TermAccuracy",
+    "TextScore",
     "bleu_of_sums",
     "check_target_language",
     "compare_runs",
@@ -30,6 +33,7 @@ __all__ = [
     "evaluate_systems",
     "resample_means",
     "resample_sums",
+    "score_texts",
     "sentence_gains",
     "term_accuracy",
     "two_sided_p",

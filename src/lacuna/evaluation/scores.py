@@ -199,6 +199,33 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
+class TextScore:
+    """What decisions on a dev set need of :class:`SystemScore`; TER takes longer than all of it.
+
+    :param p_decline: One-sided p-value of a BLEU below that of the first system; 1 for the first itself.
+    """
+
+    bleu: float
+    chrf: float
+    p_decline: float
+
+
+def score_texts(
+    references: Sequence[str], systems: Sequence[Sequence[str]], *, target_language: str | None = None
+) -> list[TextScore]:
+    """Score systems with BLEU and chrF, and test for a decline of BLEU; the figures of :func:`evaluate_systems`."""
+    _check(references, {f"system {number}": lines for number, lines in enumerate(systems, start=1)})
+    language = _main_language(references, target_language)
+    bleu, chrf = _bleu(language, references=[references]), _chrf(references)
+    statistics = [_bleu_statistics(references, lines, language) for lines in systems]
+    resampled = [bleu_of_sums(part) for part in np.split(resample_sums(np.hstack(statistics)), len(systems), axis=1)]
+    return [
+        TextScore(_score(bleu, lines).value, _score(chrf, lines).value, decline_p(resampled[0], own) if number else 1.0)
+        for number, (lines, own) in enumerate(zip(systems, resampled, strict=True))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class RunsDifference:
     """The difference in BLEU between two systems, each the mean of its runs.
 
@@ -322,16 +349,21 @@ def word_splitter(references: Sequence[str], target_language: str | None) -> Cal
 
 def _metrics(references: Sequence[str], language: str) -> tuple[BLEU, CHRF, TER]:
     """Return the metrics with preprocessed references, which all systems share."""
-    from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
     # Without these two, TER counts a sentence without spaces as one word.
     by_character = language in _BY_CHARACTER
     return (
         _bleu(language, references=[references]),
-        CHRF(references=[references]),
+        _chrf(references),
         TER(normalized=by_character, asian_support=by_character, references=[references]),
     )
+
+
+def _chrf(references: Sequence[str]) -> CHRF:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF(references=[references])
 
 
 def _bleu(language: str, **settings: Any) -> BLEU:  # noqa: ANN401 - sacreBLEU's own settings

@@ -24,8 +24,8 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.artifacts.arrays import save_array
-from lacuna.artifacts.files import user_cache
 from lacuna.artifacts.manifests import Record, read_manifest, write_sealed
+from lacuna.artifacts.user_cache import user_cache
 from lacuna.datastore.columns import record_of
 from lacuna.datastore.manifest import FileRecord
 from lacuna.errors import LacunaError

@@ -23,8 +23,9 @@ from lacuna.combiners.gate import Gate, GateManifest, Regions, gate_features, ma
 from lacuna.combiners.interpolation import gold_probability
 from lacuna.datastore import Store
 from lacuna.errors import CombinerError
-from lacuna.evaluation import check_target_language, evaluate_systems
+from lacuna.evaluation import check_target_language, score_texts
 from lacuna.fitting.dev_pass import DevSet
+from lacuna.fitting.dev_texts import dev_references, dev_texts
 from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.index.faiss import find_centroids
 from lacuna.margin import read_margins
@@ -152,24 +153,23 @@ class _GateTrials:
         progress: Progress,
     ) -> None:
         self._model, self._memories, self._combiner, self._progress = model, memories, combiner, progress
-        self._sources, self._references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        self._pairs, self._references = pairs, dev_references(model, pairs)
         self._ungated, _ = self._translate(None)
         self.lowest = torch.inf
 
     def run(self, gate: Gate, lost: float = 0.0) -> _GateTrial:
         """Translate with a gate and test the difference."""
         gated, searched = self._translate(gate)
-        systems = {"always": self._ungated, "gated": gated}
-        without, with_gate = evaluate_systems(self._references, systems, target_language=self._model.target_language)
-        self.lowest = min(self.lowest, with_gate.bleu.value)
-        p = 1.0 if with_gate.p_decline is None else with_gate.p_decline
-        return _GateTrial(gate, searched, (without.bleu.value, with_gate.bleu.value), p, lost)
+        systems = [self._ungated, gated]
+        without, with_gate = score_texts(self._references, systems, target_language=self._model.target_language)
+        self.lowest = min(self.lowest, with_gate.bleu)
+        return _GateTrial(gate, searched, (without.bleu, with_gate.bleu), with_gate.p_decline, lost)
 
     def _translate(self, gate: Gate | None) -> tuple[list[str], float]:
         translator = System(self._model, self._memories, self._combiner, gate=gate).open()
-        results = translator.translate(self._sources, progress=self._progress)
+        texts = dev_texts(translator, self._pairs, progress=self._progress)
         count = translator.search_count
-        return [result.text for result in results], count.searched / max(1, count.rows)
+        return texts, count.searched / max(1, count.rows)
 
 
 def _first_harmless(trials: Iterator[_GateTrial]) -> _GateTrial | None:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from lacuna.combiners import Vanilla
 from lacuna.errors import SettingError
-from lacuna.evaluation import check_target_language, evaluate_systems
+from lacuna.evaluation import check_target_language, score_texts
 from lacuna.evaluation.scores import LEVEL
 from lacuna.evaluation.significance import decline_p, resample_sums
 from lacuna.fitting import DevSet
 from lacuna.fitting.dev_pass import DevBatch
+from lacuna.fitting.dev_texts import dev_references, dev_texts
 from lacuna.fitting.vanilla import DevRetrievals, gold_log_p, retrieval_columns, search_grid
 from lacuna.memory import Memory
 from lacuna.models import Model
@@ -101,16 +102,19 @@ def choose_pruning(
     combiner = search_grid(retrieved, ks=_KS)[0].combiner
     whole = gold_log_p(retrieved, combiner)
     settings = _possible(table, ratios, min_margins)
-    trials: dict[float, PruningTrial] = {}
+    best: dict[float, tuple[int, NDArray[np.float64]]] = {}
     progress.start("try settings", len(settings), "settings")
     for min_margin, ratio in settings:
         keep = _keep(table, min_margin, ratio, seed)
         log_p = gold_log_p(_without(retrieved, keep[entries] & (entries >= 0), combiner.k), combiner)
-        trial = PruningTrial(min_margin, ratio, float(log_p.mean()), _decline(sentences, whole, log_p))
-        if ratio not in trials or trial.log_p > trials[ratio].log_p:
-            trials[ratio] = trial
+        if ratio not in best or log_p.mean() > best[ratio][1].mean():
+            best[ratio] = min_margin, log_p
         progress.advance(1)
     progress.finish()
+    trials = {
+        ratio: PruningTrial(min_margin, ratio, float(log_p.mean()), _decline(sentences, whole, log_p))
+        for ratio, (min_margin, log_p) in best.items()
+    }
     bleu_of = _bleu_of_trials(model, memory, table, dev.pairs, combiner, seed, progress)
     pruner, ratio = _confirm(trials, bleu_of)
     order = tuple(trials[ratio] for ratio in sorted(trials))
@@ -138,19 +142,19 @@ def _bleu_of_trials(
     progress: Progress,
 ) -> BleuOfTrial:
     """Translate dev with the whole memory; return a function that does so with a pruned one and compares."""
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    references = dev_references(model, pairs)
 
     def texts(searched: Memory) -> list[str]:
-        translator = System(model, [searched], combiner).open()
-        return [result.text for result in translator.translate(sources, progress=progress)]
+        return dev_texts(System(model, [searched], combiner).open(), pairs, progress=progress)
 
     whole = texts(memory)
 
     def bleu_of(trial: PruningTrial | None) -> tuple[float, float]:
-        pruned = whole if trial is None else texts(memory.keeping(_keep(table, trial.min_margin, trial.ratio, seed)))
-        systems = {"whole": whole, "pruned": pruned}
-        score = evaluate_systems(references, systems, target_language=model.target_language)[1]
-        return score.bleu.value, 1.0 if score.p_decline is None else score.p_decline
+        systems = [whole]
+        if trial is not None:
+            systems.append(texts(memory.keeping(_keep(table, trial.min_margin, trial.ratio, seed))))
+        score = score_texts(references, systems, target_language=model.target_language)[-1]
+        return score.bleu, score.p_decline
 
     return bleu_of
 

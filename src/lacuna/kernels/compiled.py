@@ -1,5 +1,6 @@
 """All compiled kernels; importing this module needs numba."""
 
+from lacuna.kernels.compiling import announced
 from lacuna.kernels.layers import (
     GELU,
     RELU,
@@ -26,6 +27,7 @@ __all__ = [
     "PackedLinear",
     "Tables",
     "advance",
+    "announced",
     "decode",
     "encode",
     "find_next",

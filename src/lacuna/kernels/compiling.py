@@ -7,15 +7,18 @@ the kernels of other files again, which may call it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from llvmlite import binding
 
-from lacuna.artifacts.user_cache import cache_folder
+from lacuna.artifacts.user_cache import VARIABLE, cache_folder
 
+_LOGGER = logging.getLogger(__name__)  # shown by default
 _CONFIG: Any = numba.config  # its settings are set at run time
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -45,6 +48,23 @@ def compile_with(function: _F, math: set[str] | bool) -> _F:
     finally:
         _CONFIG.CACHE_DIR = before
     return made
+
+
+@contextmanager
+def announced(what: str) -> Iterator[None]:
+    """Say that kernels are compiled, unless they were compiled before: it takes so long that a user may wonder.
+
+    :param what: Which kernels: a name for a file.
+    """
+    folder = _folder()
+    mark = None if folder is None else folder / f"{what}.compiled"
+    if mark is None or not mark.exists():
+        again = " (the next start is faster)" if mark else f" (set {VARIABLE} to a folder to keep them)"
+        _LOGGER.warning("compiling the %s kernels for this processor%s", what, again)
+    yield
+    if mark is not None:
+        with suppress(OSError):
+            mark.touch()
 
 
 def processor_features() -> frozenset[str]:

@@ -8,46 +8,17 @@ searches.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from lacuna.kernels.attention import address, attend, exp, weight_buffer
 from lacuna.kernels.compiling import compiled
 from lacuna.kernels.products import Codes, Floats, Integers, PackedLinear, make_codes, multiply, round_inputs
 
 RELU, SILU, GELU = 0, 1, 2  # activations
 
 Scratch = tuple[Codes, Floats]  # see make_codes
-
-
-@intrinsic
-def _two_to_the(_: Any, exponent: Any) -> Any:  # noqa: ANN401
-    """Return a power of two as float32, made from the bits of its exponent."""
-
-    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:  # noqa: ANN401
-        integer = ir.IntType(32)
-        bits = builder.shl(builder.add(arguments[0], ir.Constant(integer, 127)), ir.Constant(integer, 23))
-        return builder.bitcast(bits, ir.FloatType())
-
-    return types.float32(types.int32), generate
-
-
-@compiled
-def exp(x: np.float32) -> np.float32:
-    """Return the exponential of a number that is at most 0, to the last digit but one; loops over it are vectorized."""
-    x = max(x, np.float32(-87.0))
-    n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
-    r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
-    p = np.float32(1.9875691500e-4)
-    p = p * r + np.float32(1.3981999507e-3)
-    p = p * r + np.float32(8.3334519073e-3)
-    p = p * r + np.float32(4.1665795894e-2)
-    p = p * r + np.float32(1.6666665459e-1)
-    p = p * r + np.float32(5.0000001201e-1)
-    return np.float32((p * r * r + r + np.float32(1.0)) * _two_to_the(np.int32(n)))  # type: ignore[call-arg]
 
 
 # Loops rather than assignments of whole arrays: numba takes seconds to compile each of those.
@@ -132,38 +103,6 @@ def _normal_share(x: np.float32) -> np.float32:
     p = p * t + np.float32(0.254829592)
     tail = np.float32(0.5) * p * t * exp(-z * z)
     return np.float32(1.0) - tail if x >= 0 else tail
-
-
-@compiled
-def _attend(query: Floats, keys: Floats, values: Floats, places: Integers, weights: Floats, out: Floats) -> None:
-    """Run the attention of one query.
-
-    :param query: (heads, size), as ``out``.
-    :param keys: (tokens, heads, size), as ``values``.
-    :param places: The tokens to attend to.
-    :param weights: A buffer with a number for each of them.
-    """
-    heads, size = query.shape
-    scale = np.float32(1.0) / np.sqrt(np.float32(size))
-    for head in range(heads):
-        largest = np.float32(-np.inf)
-        for number in range(len(places)):
-            place = np.uint64(places[number])  # without a sign: numba checks all others for indexes from the end
-            product = np.float32(0.0)
-            for column in range(size):
-                product += query[head, column] * keys[place, head, column]
-            weights[number] = product * scale
-            largest = max(largest, weights[number])
-        total = np.float32(0.0)
-        for number in range(len(places)):
-            weights[number] = exp(weights[number] - largest)
-            total += weights[number]
-        for column in range(size):
-            out[head, column] = np.float32(0.0)
-        for number in range(len(places)):
-            share, place = weights[number] / total, np.uint64(places[number])
-            for column in range(size):
-                out[head, column] += share * values[place, head, column]
 
 
 class Layers(NamedTuple):
@@ -276,6 +215,27 @@ def _finish(x: Floats, layers: Layers) -> None:
 
 
 @compiled
+def _attend_self(
+    row: int,
+    keys: Floats,
+    values: Floats,
+    places: np.uint64,
+    count: int,
+    weights: Floats,
+    heads: int,
+    made: Floats,
+    attended: Floats,
+) -> None:
+    """Run the self-attention of one row, whose query is the first part of its joined projection.
+
+    :param places: See :func:`~lacuna.kernels.attention.attend`.
+    """
+    query = address(made) + np.uint64(row * made.strides[0])
+    out = address(attended) + np.uint64(row * attended.strides[0])
+    attend(query, address(keys), address(values), heads, keys.shape[2], places, count, address(weights), out)
+
+
+@compiled
 def _attend_source(
     x: Floats,
     layer: int,
@@ -294,16 +254,17 @@ def _attend_source(
     :param source_places: First token of each row's source, and the one after its last: (rows, 2).
     """
     heads, _, norm_first, eps = layers.settings
-    width = layers.norms.shape[3]
-    shape, everything = (heads, width // heads), np.arange(source.shape[2])
+    width, everything = layers.norms.shape[3], np.arange(source.shape[2])
     inputs = _enter_block(x, layers.norms[layer, 1], norm_first, eps, y)
     _linear(inputs, layers.cross_query, layer, scratch, attended)
-    keys, values = source[layer, 0], source[layer, 1]
+    keys, values, places = address(source[layer, 0]), address(source[layer, 1]), address(everything)
+    buffer, queries, out = address(weights), address(made), address(attended)
     for row in range(len(x)):
-        places = everything[source_places[row, 0] : source_places[row, 1]]
         _copy(attended[row], 0, made[row, :width])  # not needed any more
-        query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
-        _attend(query, keys, values, places, weights, out)
+        start, end = source_places[row]
+        query, own = queries + np.uint64(row * made.strides[0]), out + np.uint64(row * attended.strides[0])
+        some = places + np.uint64(8 * start)
+        attend(query, keys, values, heads, width // heads, some, end - start, buffer, own)
     _leave_block(attended, layers.cross_out, layer, layers, layers.norms[layer, 1], scratch, x, y)
 
 
@@ -332,7 +293,7 @@ def encode(
     x, y, attended, made, wide, scratch = _buffers(rows, encoder)
     shape = heads, width // heads
     keys, values = np.empty((rows, *shape), np.float32), np.empty((rows, *shape), np.float32)
-    weights, everything = np.empty(rows, np.float32), np.arange(rows)
+    weights, everything = weight_buffer(rows), np.arange(rows)
     _embed(tokens, positions, tables, encoder, x)
     for layer in range(len(encoder.norms)):
         _project_self(x, layer, encoder, scratch, y, made)
@@ -340,10 +301,10 @@ def encode(
             _copy(made[row], width, keys[row].reshape(width))
             _copy(made[row], 2 * width, values[row].reshape(width))
         for sentence in range(len(starts) - 1):
-            places = everything[starts[sentence] : starts[sentence + 1]]
-            for row in places:
-                query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
-                _attend(query, keys, values, places, weights, out)
+            start, end = starts[sentence], starts[sentence + 1]
+            for row in range(start, end):
+                places = address(everything) + np.uint64(8 * start)
+                _attend_self(row, keys, values, places, end - start, weights, heads, made, attended)
         _leave_block(attended, encoder.own_out, layer, encoder, encoder.norms[layer, 0], scratch, x, y)
         _feed_forward(x, layer, encoder, scratch, y, wide)
     _finish(x, encoder)
@@ -372,14 +333,17 @@ class Hypotheses(NamedTuple):
 
 
 @compiled
-def advance(old: Hypotheses, rows: Integers, used: int, new: Hypotheses) -> None:
-    """Write the hypotheses that extend some rows by one token, in slots from ``used`` on."""
+def advance(old: Hypotheses, rows: Integers, taken: Integers, new: Hypotheses) -> None:
+    """Write the hypotheses that extend some rows by one token.
+
+    :param taken: The slot of each new token.
+    """
     for row in range(len(rows)):
         before = rows[row]
         length = old.lengths[before]
         for place in range(length):
             new.slots[row, place] = old.slots[before, place]
-        new.slots[row, length] = used + row
+        new.slots[row, length] = taken[row]
         new.lengths[row] = length + 1
         new.source_places[row, 0] = old.source_places[before, 0]
         new.source_places[row, 1] = old.source_places[before, 1]
@@ -398,8 +362,7 @@ def decode(
     rows, width = len(tokens), tables.tokens.shape[1]
     heads = decoder.settings[0]
     x, y, attended, made, wide, scratch = _buffers(rows, decoder)
-    weights = np.empty(max(slots.shape[1], source.shape[2]), np.float32)
-    shape = heads, width // heads
+    weights = weight_buffer(max(slots.shape[1], source.shape[2]))
     _embed(tokens, lengths - 1, tables, decoder, x)
     for layer in range(len(decoder.norms)):
         _project_self(x, layer, decoder, scratch, y, made)
@@ -409,9 +372,8 @@ def decode(
             _copy(made[row], width, keys[slot].reshape(width))
             _copy(made[row], 2 * width, values[slot].reshape(width))
         for row in range(rows):
-            places = slots[row, : lengths[row]]
-            query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
-            _attend(query, keys, values, places, weights, out)
+            places = address(slots) + np.uint64(row * slots.strides[0])
+            _attend_self(row, keys, values, places, lengths[row], weights, heads, made, attended)
         _leave_block(attended, decoder.own_out, layer, decoder, decoder.norms[layer, 0], scratch, x, y)
         _attend_source(x, layer, decoder, source, source_places, weights, scratch, y, made, attended)
         _feed_forward(x, layer, decoder, scratch, y, wide)
@@ -437,7 +399,7 @@ def force(
     rows, width = len(tokens), tables.tokens.shape[1]
     heads = decoder.settings[0]
     x, y, attended, made, wide, scratch = _buffers(rows, decoder)
-    weights, everything = np.empty(max(rows, source.shape[2]), np.float32), np.arange(rows)
+    weights, everything = weight_buffer(max(rows, source.shape[2])), np.arange(rows)
     shape = heads, width // heads
     keys, values = np.empty((rows, *shape), np.float32), np.empty((rows, *shape), np.float32)
     _embed(tokens, positions, tables, decoder, x)
@@ -447,9 +409,8 @@ def force(
             _copy(made[row], width, keys[row].reshape(width))
             _copy(made[row], 2 * width, values[row].reshape(width))
         for row in range(rows):
-            places = everything[row - positions[row] : row + 1]
-            query, out = made[row, :width].reshape(shape), attended[row, :width].reshape(shape)
-            _attend(query, keys, values, places, weights, out)
+            places = address(everything) + np.uint64(8 * (row - positions[row]))
+            _attend_self(row, keys, values, places, positions[row] + 1, weights, heads, made, attended)
         _leave_block(attended, decoder.own_out, layer, decoder, decoder.norms[layer, 0], scratch, x, y)
         _attend_source(x, layer, decoder, source, source_places, weights, scratch, y, made, attended)
         _feed_forward(x, layer, decoder, scratch, y, wide)

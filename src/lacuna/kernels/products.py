@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
-from lacuna.kernels.compiling import SAFE_MATH, compile_with, compiled
+from lacuna.kernels.compiling import SAFE_MATH, compiled
 from lacuna.kernels.tiles import COLUMNS, HAS_BFLOAT16, MAX_ROWS, make_tiles
 
 Floats = NDArray[np.float32]
@@ -116,14 +117,36 @@ def _make_runner(kind: str) -> Callable[..., None]:
 _run_float32 = _make_runner("float32")
 
 
-def _find_largest(x: Floats) -> float:
-    largest = np.float32(0.0)
-    for place in range(len(x)):
-        largest = max(largest, abs(x[place]))
-    return float(largest)
+@compiled
+def _largest(x: Floats) -> np.float32:
+    """Return the largest absolute value: that with the largest bits, whose loop is vectorized."""
+    bits, largest = x.view(np.int32), np.int32(0)
+    for place in range(len(bits)):
+        largest = max(largest, bits[place] & np.int32(0x7FFFFFFF))
+    return _as_float(largest)  # type: ignore[call-arg]
 
 
-_largest = compile_with(_find_largest, True)  # may ignore NaN: only then is the loop vectorized
+@intrinsic
+def _as_float(_: Any, bits: Any) -> Any:
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.int32), generate
+
+
+@intrinsic
+def _nearest(_: Any, number: Any) -> Any:
+    """Return the integer nearest to a small number; of two equally near ones, the even one.
+
+    Adding 1.5 * 2**23 leaves no bits for a fraction, and the lowest bits of the sum are those of the integer. Loops
+    over it are vectorized, those over ``np.rint`` are not.
+    """
+
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        total = builder.fadd(arguments[0], ir.Constant(ir.FloatType(), 1.5 * 2**23))
+        return builder.trunc(builder.bitcast(total, ir.IntType(32)), ir.IntType(16))
+
+    return types.int16(types.float32), generate
 
 
 @compiled
@@ -172,11 +195,11 @@ def _round_to_integers(x: Any, weight: Any, codes: Any, code_units: Any) -> None
     """Round each row to 12 bits."""
     for row in range(len(x)):
         line, code = x[row, : weight.shape[1]], codes[row]
-        unit = np.float32(max(_largest(line), 1e-30)) / np.float32(MAX_INPUT)
+        unit = max(_largest(line), np.float32(1e-30)) / np.float32(MAX_INPUT)
         code_units[row] = unit
         factor = np.float32(1.0) / unit
         for column in range(len(line)):
-            code[column] = np.int16(np.rint(line[column] * factor))
+            code[column] = _nearest(line[column] * factor)  # type: ignore[call-arg]
 
 
 def _round_to_bfloat16(x: Any, weight: Any, codes: Any, code_units: Any) -> None:

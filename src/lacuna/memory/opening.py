@@ -1,12 +1,13 @@
-"""Where a memory is decides its backend: a folder, or an address in Milvus. Nothing else asks."""
+"""Where a memory is decides its backend: a folder, or an address in Milvus. Nothing else asks.
+
+A backend is imported when it is used.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from lacuna.memory.base import Memory
-from lacuna.memory.folder_memory import FolderMemory
-from lacuna.memory.milvus_memory import open_milvus_memory
 from lacuna.milvus.address import MilvusAddress, is_address
 
 
@@ -22,7 +23,11 @@ def memory_at(place: str | Path, name: str | None = None) -> Memory:
     :param name: By default that of the folder or of the collection.
     """
     if is_address(str(place)):
+        from lacuna.memory.milvus_memory import open_milvus_memory
+
         return open_milvus_memory(MilvusAddress.parse(str(place)), name)
+    from lacuna.memory.folder_memory import FolderMemory
+
     return FolderMemory(Path(place), name)
 
 

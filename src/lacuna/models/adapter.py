@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import RLock
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from lacuna.corpora.placeholders import mask
 from lacuna.errors import ModelError, SettingError
 from lacuna.models.directions import Direction, same_language
-from lacuna.models.families import Decoder, Family, Projection, TargetEncoder
+from lacuna.models.facts import ModelFacts
+from lacuna.models.families import FAMILIES, Decoder, Family, Projection, TargetEncoder
 from lacuna.models.fingerprint import fingerprint_of
 from lacuna.models.linears import Linear, make_linear, with_fast_linears
 from lacuna.models.padding import pad, run_bucketed
 from lacuna.models.teacher_forcing import LastLayer, TeacherForced, fits_positions, score_keys
+from lacuna.models.tokenization import Tokenizer
 from lacuna.records import Languages
 
-# Length for models without position embeddings (T5): the one they were trained on.
-_LENGTH_WITHOUT_POSITIONS = 512
-
+if TYPE_CHECKING:
+    from transformers import GenerationConfig, PreTrainedModel
 
 # Bytes of packed weights at the most.
 _MAX_PACKED = 2**30
@@ -57,8 +57,8 @@ class Model:
 
     :param name: Name or folder that the user gave.
     :param device: Device of the weights.
-    :param hf: The transformers model, in eval mode and without gradients.
-    :param known_fingerprint: The fingerprint, if it was computed before the precision of the weights was reduced.
+    :param load_hf: Returns ``hf``, the same one each time.
+    :param known_fingerprint: The fingerprint, if it was computed before.
     :param place: The absolute path of its folder, or its name on the hub; ``None`` for the bundled model.
     :param precision: Of the weights.
     :param mask_placeholders: Tokenize stand-ins instead of placeholders such as ``%s``, on both sides of a pair; see
@@ -67,11 +67,10 @@ class Model:
 
     name: str
     device: torch.device
-    hf: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    family: Family
+    load_hf: Callable[[], PreTrainedModel]
+    tokenizer: Tokenizer
+    facts: ModelFacts
     direction: Direction
-    banned_ids: tuple[int, ...]
     known_fingerprint: str | None = None
     place: str | None = None
     precision: str = "float32"
@@ -86,6 +85,20 @@ class Model:
 
         source = ModelSource(self.place, self.languages, str(self.device), self.precision, self.mask_placeholders)
         return reopen_model, (source, self.fingerprint)
+
+    @property
+    def hf(self) -> PreTrainedModel:
+        """The transformers model, in eval mode and without gradients; loaded when it is first needed."""
+        return self.load_hf()
+
+    def with_hf(self, hf: PreTrainedModel) -> Model:
+        """Return this model with other weights of the same shape, of which no fingerprint is known."""
+        return replace(self, load_hf=lambda: hf, known_fingerprint=None)
+
+    @property
+    def family(self) -> Family:
+        """What is particular to models of this kind."""
+        return FAMILIES[self.facts.model_type]
 
     @property
     def languages(self) -> Languages | None:
@@ -107,22 +120,27 @@ class Model:
     @property
     def dimension(self) -> int:
         """Dimension of a key."""
-        return self.projection.weight.shape[1]
+        return self.facts.dimension
 
     @property
     def vocabulary_size(self) -> int:
         """Rows of the output projection; some may belong to no token."""
-        return self.projection.weight.shape[0]
+        return self.facts.vocabulary_size
 
     @property
     def eos_id(self) -> int:
         """The token that ends a sentence."""
-        return _only(self.hf.config.eos_token_id, "eos_token_id")
+        return self.facts.eos_id
 
     @property
     def pad_id(self) -> int:
         """The padding token."""
-        return _only(self.hf.config.pad_token_id, "pad_token_id")
+        return self.facts.pad_id
+
+    @property
+    def banned_ids(self) -> tuple[int, ...]:
+        """Tokens that are never generated."""
+        return self.facts.banned_ids
 
     @property
     def start_ids(self) -> tuple[int, ...]:
@@ -132,7 +150,7 @@ class Model:
     @property
     def max_length(self) -> int:
         """Largest number of tokens that the encoder or the decoder can read at once."""
-        return int(getattr(self.hf.config, "max_position_embeddings", None) or _LENGTH_WITHOUT_POSITIONS)
+        return self.facts.max_length
 
     @cached_property
     def fingerprint(self) -> str:
@@ -155,6 +173,8 @@ class Model:
 
         FSMT checkpoints, for example, set a length penalty of 1.1. Weights are shared with ``hf``.
         """
+        from transformers import GenerationConfig
+
         plain = copy.copy(self.hf)
         plain.generation_config = GenerationConfig()
         return plain
@@ -243,7 +263,7 @@ class Model:
             head = self.projection.weight
             # Packed weights take as much memory as the plain ones; a large model keeps only those.
             small = sum(weight.nbytes for weight in self.hf.parameters()) - head.nbytes <= _MAX_PACKED
-            hf = cast(PreTrainedModel, with_fast_linears(self.hf, leave_out=head)) if small else self.hf
+            hf = cast("PreTrainedModel", with_fast_linears(self.hf, leave_out=head)) if small else self.hf
             return ForwardPass(hf, self.family.decoder(hf))
 
         return self.prepared("forward", prepare)
@@ -381,6 +401,8 @@ class Model:
         return [row[len(self.start_ids) :] for row in outputs.tolist()]
 
     def _generation(self, beam: int, length_penalty: float, max_new_tokens: int) -> GenerationConfig:
+        from transformers import GenerationConfig
+
         search = {"length_penalty": length_penalty, "early_stopping": False} if beam > 1 else {}
         return GenerationConfig(
             num_beams=beam,
@@ -406,12 +428,6 @@ class Model:
 
 def _bad_length(side: str, number: int, length: int, allowed: str) -> str:
     return f"{side} {number} has {length} tokens; allowed are {allowed}: leave it out or split it"
-
-
-def _only(token: int | list[int] | None, what: str) -> int:
-    if token is None:
-        raise ModelError(f"config.json has no {what}; add the one that the model was trained with")
-    return int(token[0] if isinstance(token, list) else token)
 
 
 def _check_texts(texts: Sequence[str]) -> None:

@@ -80,12 +80,12 @@ class CompiledModel:
         kernels = load_kernels()
         if kernels is None or model.device.type != "cpu" or not kernels.supports(precision):
             return None
-        layout = _supported(model)
-        if layout is None or (precision != "float32" and _has_odd_inputs(model)):
-            return None
         path = cached_file(model.fingerprint, precision, kernels.COLUMNS) if precision == "int8" else None
         packed = None if path is None else open_packed(path, model.fingerprint)
         if packed is None:
+            layout = _supported(model)
+            if layout is None or (precision != "float32" and _has_odd_inputs(model)):
+                return None
             activation = getattr(kernels, _ACTIVATIONS[model.hf.config.activation_function])
             packed = pack_model(
                 model.hf,
@@ -99,7 +99,16 @@ class CompiledModel:
             if path is not None:
                 save_packed(packed, path)
                 packed = open_packed(path, model.fingerprint) or packed  # the memory of the arrays is free again
-        return cls(packed, kernels)
+        compiled = cls(packed, kernels)
+        with kernels.announced(precision):
+            compiled._run_once(model.start_ids)
+        return compiled
+
+    def _run_once(self, start_ids: Sequence[int]) -> None:
+        """Decode one token, so that all kernels are compiled now instead of during the first translation."""
+        keys = CompiledCache(self, [[0]]).begin(start_ids).numpy()
+        likely = self.find_next(keys, 1, np.empty(0, np.int64))
+        self.logits_of(keys, likely.tokens)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Floats, Integers]:
         """Run the encoder; return keys and values of cross-attention, and where each source starts and ends in them."""
@@ -163,7 +172,7 @@ class CompiledCache:
         self._model, self._kernels = model, model._kernels
         self._source, places = model.encode(sources)  # (layers, 2, tokens, heads, size), (rows, 2)
         self._cache = np.empty(model.cache_shape, np.float32)  # (layers, 2, slots, heads, size)
-        self._used = 0  # slots
+        self._free = np.empty(0, np.int64)  # slots that no row uses
         empty = np.zeros((len(sources), 0), np.int64), np.zeros(len(sources), np.int64)
         self._rows = self._kernels.Hypotheses(*empty, places)
 
@@ -176,42 +185,57 @@ class CompiledCache:
     def join(self, other: CompiledCache) -> None:
         """Append the rows of another cache."""
         self._drop_sources()
-        slots, lengths, places = self._rows
+        moved = other._used_slots(np.arange(len(other._rows.lengths)))
+        taken = self._take(len(moved), np.arange(len(self._rows.lengths)))
+        self._cache[:, :, taken] = other._cache[:, :, moved]
+        places = np.zeros(other._cache.shape[2], np.int64)
+        places[moved] = taken
+        slots, lengths, source_places = self._rows
         width = max(slots.shape[1], other._rows.slots.shape[1])
         self._rows = self._kernels.Hypotheses(
-            np.concatenate([_widened(slots, width), _widened(other._rows.slots + self._used, width)]),
+            np.concatenate([_widened(slots, width), _widened(places[other._rows.slots], width)]),
             np.concatenate([lengths, other._rows.lengths]),
-            np.concatenate([places, other._rows.source_places + self._source.shape[2]]),
+            np.concatenate([source_places, other._rows.source_places + self._source.shape[2]]),
         )
         self._source = np.concatenate([self._source, other._source], axis=2)
-        self._cache = np.concatenate([self._cache[:, :, : self._used], other._cache[:, :, : other._used]], axis=2)
-        self._used += other._used
 
     def step(self, rows: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Append ``tokens`` to ``rows``; return the keys."""
         chosen = rows.numpy()
-        if self._used + len(chosen) > self._cache.shape[2]:
-            self._free_slots(chosen)
-        width = int(self._rows.lengths.max()) + 1
-        shapes = (len(chosen), width), len(chosen), (len(chosen), 2)
-        extended = self._kernels.Hypotheses(*(np.empty(shape, np.int64) for shape in shapes))
-        self._kernels.advance(self._rows, chosen, self._used, extended)
-        self._rows, self._used = extended, self._used + len(chosen)
+        taken = self._take(len(chosen), chosen)
+        # Zeros beyond the length of a row: a slot that exists.
+        slots = np.zeros((len(chosen), int(self._rows.lengths.max()) + 1), np.int64)
+        extended = self._kernels.Hypotheses(
+            slots, np.empty(len(chosen), np.int64), np.empty((len(chosen), 2), np.int64)
+        )
+        self._kernels.advance(self._rows, chosen, taken, extended)
+        self._rows = extended
         return torch.from_numpy(self._model.decode(tokens.numpy(), extended, self._cache, self._source))
 
-    def _free_slots(self, chosen: Integers) -> None:
-        """Move the slots that the chosen rows use into a new cache, at least half of which is free."""
-        slots, lengths, _ = self._rows
-        kept = np.unique(chosen)
-        filled = np.arange(slots.shape[1]) < lengths[kept, None]
-        live, places = np.unique(slots[kept][filled], return_inverse=True)
-        moved = slots[kept]
-        moved[filled] = places
-        slots[kept] = moved
-        size = max(_FIRST_SLOTS, 2 * (len(live) + len(chosen)))
-        cache = np.empty((*self._cache.shape[:2], size, *self._cache.shape[3:]), np.float32)
-        cache[:, :, : len(live)] = self._cache[:, :, live]
-        self._cache, self._used = cache, len(live)
+    def _take(self, count: int, rows: Integers) -> Integers:
+        """Take free slots; if there are too few, free those that none of some rows uses, or extend the cache."""
+        if len(self._free) < count:
+            size = self._cache.shape[2]
+            used = np.zeros(size, np.bool_)
+            used[self._used_slots(rows)] = True
+            self._free = np.flatnonzero(~used)
+            if len(self._free) < max(count, size // 4):
+                # Often enough to be rare: new memory is slow, since the system clears its pages.
+                more = np.empty(
+                    (*self._cache.shape[:2], 2 * size + 2 * count + _FIRST_SLOTS, *self._cache.shape[3:]), np.float32
+                )
+                more[:, :, :size] = self._cache
+                self._free = np.concatenate([self._free, np.arange(size, more.shape[2])])
+                self._cache = more
+        taken, self._free = self._free[:count], self._free[count:]
+        return taken
+
+    def _used_slots(self, rows: Integers) -> Integers:
+        """Return the slots of some rows."""
+        chosen = np.unique(rows)
+        slots, lengths = self._rows.slots[chosen], self._rows.lengths[chosen]
+        used: Integers = np.unique(slots[np.arange(slots.shape[1]) < lengths[:, None]])
+        return used
 
     def _drop_sources(self) -> None:
         """Drop the sources of sentences that have ended."""
@@ -226,9 +250,11 @@ class CompiledCache:
 
 def _supported(model: Model) -> Layout | None:
     """Return the layout of a model that the kernels can run."""
+    layout = LAYOUTS.get(model.facts.model_type)
+    if layout is None:
+        return None
     hf = model.hf
-    layout = LAYOUTS.get(type(hf.config))
-    if layout is None or hf.config.activation_function not in _ACTIVATIONS or model.projection.scale != 1:
+    if hf.config.activation_function not in _ACTIVATIONS or model.projection.scale != 1:
         return None
     if any(weight.device.type != "cpu" or weight.dtype != torch.float32 for weight in hf.parameters()):
         return None

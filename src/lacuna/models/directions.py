@@ -6,13 +6,16 @@ Users write plain codes (``de``); tokenizers have their own (``deu_Latn``, ``de_
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Protocol
 
 from lacuna.errors import ModelError
+from lacuna.models.facts import ModelFacts
 from lacuna.records import Languages
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # Two-letter code: English name (T5 writes it in its task prefix) and the code with script that NLLB uses. Where a
 # language has several scripts, the one here is what the plain code means.
@@ -105,14 +108,11 @@ class Direction:
     source_prefix: str = ""
 
 
-def _start_id(hf: PreTrainedModel, otherwise: int | None = None) -> int:
-    for settings in (hf.generation_config, hf.config):
-        start = getattr(settings, "decoder_start_token_id", None)
-        if start is not None:
-            return int(start)
-    if otherwise is None:
+def _start_id(facts: ModelFacts, otherwise: int | None = None) -> int:
+    start = otherwise if facts.start_id is None else facts.start_id
+    if start is None:
         raise ModelError("config.json has no decoder_start_token_id; add the one that the model was trained with")
-    return otherwise
+    return start
 
 
 def _needed(asked: Asked, name: str) -> Languages:
@@ -133,10 +133,18 @@ def _agreed(asked: Asked, source: str | None, target: str | None, name: str) -> 
     return Languages(source, target) if source and target and short_code(source) and short_code(target) else None
 
 
-def direct_marian(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
+class MarianTokenizer(Protocol):
+    """What the tokenizer of a Marian model says about languages."""
+
+    source_lang: str | None
+    target_lang: str | None
+    supported_language_codes: Sequence[str]
+
+
+def direct_marian(facts: ModelFacts, tokenizer: MarianTokenizer, asked: Asked, name: str) -> Direction:
     """Marian: one direction; models with several target languages need ``>>fr<<`` before the source text."""
     languages = _agreed(asked, tokenizer.source_lang, tokenizer.target_lang, name)
-    start = (_start_id(hf, hf.config.pad_token_id),)
+    start = (_start_id(facts, facts.pad_id),)
     codes = [code[2:-2] for code in tokenizer.supported_language_codes]
     if not codes:
         return Direction(languages, start)
@@ -144,22 +152,22 @@ def direct_marian(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked
     return Direction(languages, start, source_prefix=f">>{code}<< ")
 
 
-def direct_fsmt(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
+def direct_fsmt(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
     """FSMT: one direction, named in the tokenizer's settings."""
-    return Direction(_agreed(asked, tokenizer.src_lang, tokenizer.tgt_lang, name), (_start_id(hf),))
+    return Direction(_agreed(asked, tokenizer.src_lang, tokenizer.tgt_lang, name), (_start_id(facts),))
 
 
-def direct_m2m100(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
+def direct_m2m100(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
     """M2M100 and NLLB: the source has a language tag, the translation starts with ``</s> tag``."""
     languages, tag = _tagged(tokenizer, asked, name)
-    return Direction(languages, (_start_id(hf), tag))
+    return Direction(languages, (_start_id(facts), tag))
 
 
-def direct_mbart(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
+def direct_mbart(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
     """MBART starts with the tag alone; mBART-50, recognized by its tokenizer, with ``</s> tag``."""
     languages, tag = _tagged(tokenizer, asked, name)
     many_to_many = type(tokenizer).__name__.startswith("MBart50")
-    return Direction(languages, (_start_id(hf, hf.config.eos_token_id), tag) if many_to_many else (tag,))
+    return Direction(languages, (_start_id(facts, facts.eos_id), tag) if many_to_many else (tag,))
 
 
 def _tagged(tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> tuple[Languages, int]:
@@ -180,20 +188,19 @@ def language_tags(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     return {token: vocabulary[token] for token in special if tag.fullmatch(token)}
 
 
-def direct_bart(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
+def direct_bart(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
     """BART has no languages; its targets are ``<s> text </s>`` after ``</s>``, so ``<s>`` is forced."""
-    return Direction(asked, (_start_id(hf, hf.config.eos_token_id), tokenizer.get_vocab()[tokenizer.bos_token]))
+    return Direction(asked, (_start_id(facts, facts.eos_id), tokenizer.get_vocab()[tokenizer.bos_token]))
 
 
-def direct_t5(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
+def direct_t5(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase, asked: Asked, name: str) -> Direction:
     """T5 needs ``translate German to English:`` if its config lists such tasks, otherwise nothing."""
-    start = (_start_id(hf, hf.config.pad_token_id),)
-    tasks = getattr(hf.config, "task_specific_params", None) or {}
-    if not any(task.startswith("translation_") for task in tasks):
+    start = (_start_id(facts, facts.pad_id),)
+    if not facts.task_prefixes:
         return Direction(asked, start)
     languages = _needed(asked, name)
-    task = tasks.get(f"translation_{languages.source}_to_{languages.target}", {})
-    return Direction(languages, start, task.get("prefix") or _t5_prefix(languages, name))
+    prefix = facts.task_prefixes.get(f"translation_{languages.source}_to_{languages.target}")
+    return Direction(languages, start, prefix or _t5_prefix(languages, name))
 
 
 def _t5_prefix(languages: Languages, name: str) -> str:

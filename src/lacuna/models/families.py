@@ -9,21 +9,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from transformers import (
-    BartConfig,
-    FSMTConfig,
-    M2M100Config,
-    MarianConfig,
-    MBartConfig,
-    MT5Config,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    T5Config,
-)
 
 from lacuna.errors import ModelError
 from lacuna.models.directions import (
@@ -36,7 +24,11 @@ from lacuna.models.directions import (
     direct_mbart,
     direct_t5,
 )
-from lacuna.models.tokenization import WordTokenizer
+from lacuna.models.facts import ModelFacts
+from lacuna.models.tokenization import Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +65,15 @@ class Family:
     :param examples: Well-known names, for the error that lists supported models.
     :param decoder: Returns the decoder without the projection.
     :param projection: Returns the output projection.
-    :param direct: Sets the direction of model and tokenizer; raises if languages are missing or wrong.
+    :param direct: Sets the direction of the tokenizer and returns it; raises if languages are missing or wrong.
     :param target_encoder: Returns a function from target texts to token ids, without special tokens.
     """
 
     examples: str
     decoder: Callable[[PreTrainedModel], Decoder]
     projection: Callable[[PreTrainedModel], Projection]
-    direct: Callable[[PreTrainedModel, PreTrainedTokenizerBase, Asked, str], Direction]
-    target_encoder: Callable[[PreTrainedTokenizerBase], TargetEncoder]
+    direct: Callable[[ModelFacts, Tokenizer, Asked, str], Direction]
+    target_encoder: Callable[[Tokenizer], TargetEncoder]
 
 
 # --- decoders ------------------------------------------------------------------------------------------------------
@@ -155,10 +147,11 @@ def _shared_tokenizer(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
     return encode
 
 
-def _marian_targets(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
-    if isinstance(tokenizer, WordTokenizer):
-        return tokenizer.encode_targets
-    # The tokenizer's own target mode is a flag on the object, which is not thread-safe.
+def _marian_targets(tokenizer: Tokenizer) -> TargetEncoder:
+    if hasattr(tokenizer, "word_bpe"):
+        by_words: TargetEncoder = tokenizer.encode_targets
+        return by_words
+    # With the tokenizer of transformers, the target mode is a flag on the object, which is not thread-safe.
     vocabulary = tokenizer.target_encoder if tokenizer.separate_vocabs else tokenizer.encoder
     unknown = vocabulary[tokenizer.unk_token]
 
@@ -182,21 +175,22 @@ def _fsmt_targets(tokenizer: PreTrainedTokenizerBase) -> TargetEncoder:
     return lambda texts: [encode_one(text) for text in texts]
 
 
-FAMILIES: dict[type[PreTrainedConfig], Family] = {
-    MarianConfig: Family("Marian (OPUS-MT)", _inner_decoder, _head, direct_marian, _marian_targets),
-    FSMTConfig: Family("FSMT (facebook/wmt19)", _fsmt_decoder, _fsmt_projection, direct_fsmt, _fsmt_targets),
-    M2M100Config: Family("M2M100 and NLLB", _inner_decoder, _head, direct_m2m100, _shared_tokenizer),
-    MBartConfig: Family("mBART and mBART-50", _inner_decoder, _head, direct_mbart, _shared_tokenizer),
-    BartConfig: Family("BART", _inner_decoder, _head, direct_bart, _shared_tokenizer),
-    T5Config: Family("T5", _inner_decoder, _t5_projection, direct_t5, _shared_tokenizer),
-    MT5Config: Family("mT5", _inner_decoder, _t5_projection, direct_t5, _shared_tokenizer),
+# By ``model_type``.
+FAMILIES: dict[str, Family] = {
+    "marian": Family("Marian (OPUS-MT)", _inner_decoder, _head, direct_marian, _marian_targets),
+    "fsmt": Family("FSMT (facebook/wmt19)", _fsmt_decoder, _fsmt_projection, direct_fsmt, _fsmt_targets),
+    "m2m_100": Family("M2M100 and NLLB", _inner_decoder, _head, direct_m2m100, _shared_tokenizer),
+    "mbart": Family("mBART and mBART-50", _inner_decoder, _head, direct_mbart, _shared_tokenizer),
+    "bart": Family("BART", _inner_decoder, _head, direct_bart, _shared_tokenizer),
+    "t5": Family("T5", _inner_decoder, _t5_projection, direct_t5, _shared_tokenizer),
+    "mt5": Family("mT5", _inner_decoder, _t5_projection, direct_t5, _shared_tokenizer),
 }
 
 
-def family_of(config: PreTrainedConfig, name: str) -> Family:
-    """Return the family of an exact config class: a subclass may compute something else."""
-    family = FAMILIES.get(type(config))
+def family_of(model_type: str, name: str) -> Family:
+    """Return the family of a ``model_type``, which stands for one exact architecture."""
+    family = FAMILIES.get(model_type)
     if family is None:
         supported = ", ".join(each.examples for each in FAMILIES.values())
-        raise ModelError(f"{name} is a {config.model_type} model, which is not supported; supported are {supported}")
+        raise ModelError(f"{name} is a {model_type} model, which is not supported; supported are {supported}")
     return family

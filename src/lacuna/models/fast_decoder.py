@@ -7,22 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers import (
-    BartConfig,
-    FSMTConfig,
-    M2M100Config,
-    MarianConfig,
-    MBartConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
 
 from lacuna.models.linears import join_linears
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +35,13 @@ class Layout:
     scale_outside: bool = False
 
 
-LAYOUTS: dict[type[PreTrainedConfig], Layout] = {
-    MarianConfig: Layout(lambda decoder: 0, scale_outside=True),
-    FSMTConfig: Layout(lambda decoder: decoder.padding_idx + 1, scale_outside=True),
-    BartConfig: Layout(lambda decoder: decoder.embed_positions.offset, norm_embedding=True),
-    MBartConfig: Layout(lambda decoder: decoder.embed_positions.offset, norm_first=True, norm_embedding=True),
-    M2M100Config: Layout(lambda decoder: decoder.padding_idx + 1, norm_first=True),
+# By ``model_type``.
+LAYOUTS: dict[str, Layout] = {
+    "marian": Layout(lambda decoder: 0, scale_outside=True),
+    "fsmt": Layout(lambda decoder: decoder.padding_idx + 1, scale_outside=True),
+    "bart": Layout(lambda decoder: decoder.embed_positions.offset, norm_embedding=True),
+    "mbart": Layout(lambda decoder: decoder.embed_positions.offset, norm_first=True, norm_embedding=True),
+    "m2m_100": Layout(lambda decoder: decoder.padding_idx + 1, norm_first=True),
 }
 
 
@@ -111,7 +106,7 @@ class FastDecoder:
     @classmethod
     def prepare(cls, hf: PreTrainedModel) -> FastDecoder | None:
         """Prepare a model's decoder; return ``None`` if only transformers can run it."""
-        layout = LAYOUTS.get(type(hf.config))
+        layout = LAYOUTS.get(hf.config.model_type)
         if layout is None:
             return None
         decoder = hf.model.decoder

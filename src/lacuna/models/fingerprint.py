@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from lacuna.models.tokenization import WordTokenizer
+from lacuna.models.tokenization import Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 # Settings that change what the same weights compute. The list is explicit, because new versions of transformers add
 # fields and a fingerprint must stay the same. Sizes are covered by the shapes of the weights.
@@ -34,7 +37,7 @@ _DECIDING = (
 )
 
 
-def fingerprint_of(hf: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+def fingerprint_of(hf: PreTrainedModel, tokenizer: Tokenizer) -> str:
     """Hash a loaded float32 model and its tokenizer (64 hexadecimal digits)."""
     total = hashlib.sha256()
     for line in (*_weight_lines(hf), *_config_lines(hf.config), *_tokenizer_lines(tokenizer)):
@@ -72,7 +75,7 @@ def _config_lines(config: PreTrainedConfig) -> Iterator[str]:
             yield f"config {field} {json.dumps(value)}"
 
 
-def _tokenizer_lines(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
+def _tokenizer_lines(tokenizer: Tokenizer) -> Iterator[str]:
     """Yield the vocabulary, and all that decides how text is tokenized: merges, scores, sentencepiece models."""
     yield f"vocabulary {_hash_json(sorted(tokenizer.get_vocab().items()))}"
     for name in ("target_encoder", "encoder", "decoder"):  # FSMT and Marian may have a vocabulary for each side
@@ -81,7 +84,7 @@ def _tokenizer_lines(tokenizer: PreTrainedTokenizerBase) -> Iterator[str]:
             yield f"{name} {_hash_json(sorted(vocabulary.items()))}"
     if hasattr(tokenizer, "bpe_ranks"):
         yield f"merges {_hash_json(sorted(tokenizer.bpe_ranks.items(), key=lambda pair: pair[1]))}"
-    if isinstance(tokenizer, WordTokenizer):
+    if hasattr(tokenizer, "word_bpe"):
         for name, content in sorted(tokenizer.word_bpe.files.items()):
             yield f"{name} {hashlib.sha256(content).hexdigest()}"
     for name in ("spm_source", "spm_target", "sp_model"):

@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import DynamicCache, EncoderDecoderCache
 
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
@@ -245,6 +244,8 @@ class HfCache:
     """KV cache of transformers; works with every family."""
 
     def __init__(self, model: Model, encoded: torch.Tensor, mask: torch.Tensor) -> None:
+        from transformers import DynamicCache, EncoderDecoderCache  # slow to import, and only used here
+
         self._model = model
         self._encoded = encoded  # (rows, source, width): of each row's sentence
         self._mask = mask  # (rows, source)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from transformers import M2M100Config, MBartConfig, MT5Config, PreTrainedModel, T5Config
 
 from lacuna.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Logits per block (16 MB): a batch of long sentences times a vocabulary of 250,000 would take gigabytes. On a CPU this
 # size is faster than larger ones; a GPU needs larger blocks.
@@ -114,10 +116,10 @@ class LastLayer:
     def of(cls, hf: PreTrainedModel) -> LastLayer:
         """Return the last layer of a supported model."""
         decoder: Any = hf.get_decoder()
-        if isinstance(hf.config, T5Config | MT5Config):
+        if hf.config.model_type in ("t5", "mt5"):
             return cls({"out": decoder.final_layer_norm, "ffn_in": decoder.block[-1].layer[-1].layer_norm}, None)
         layer = decoder.layers[-1]
-        if isinstance(hf.config, M2M100Config | MBartConfig):
+        if hf.config.model_type in ("m2m_100", "mbart"):
             return cls({"out": decoder.layer_norm, "ffn_in": layer.final_layer_norm}, None)
         return cls({"out": layer.final_layer_norm, "ffn_in": layer.encoder_attn_layer_norm}, layer)
 

@@ -19,8 +19,9 @@ from lacuna.combiners.storage import MemoryRecord
 from lacuna.corpora import draw_pairs
 from lacuna.datastore.manifest import ModelIdentity
 from lacuna.errors import CombinerError
-from lacuna.evaluation import evaluate_systems
+from lacuna.evaluation import score_texts
 from lacuna.fitting import DevSet, FitAdaptive, Fitter, FitVanilla, add_gate, fit_combiner
+from lacuna.fitting.dev_texts import dev_references, dev_texts
 from lacuna.fitting.objective import perplexity
 from lacuna.fitting.token_cache import collect_dev
 from lacuna.fitting.vanilla import KS
@@ -106,20 +107,19 @@ def _compare(
     What counts is chrF of the translations, since BLEU of a few sentences is noisy; docs/adapt.md compares it with
     perplexity.
     """
-    sources, references = [pair.source for pair in dev.pairs], [pair.target for pair in dev.pairs]
-    texts = {
-        name: [result.text for result in System(model, [memory], combiner).open().translate(sources, progress=progress)]
-        for name, combiner in fitted.items()
-    }
-    scores = evaluate_systems(references, texts, target_language=model.target_language)
+    texts = [
+        dev_texts(System(model, [memory], combiner).open(), dev.pairs, progress=progress)
+        for combiner in fitted.values()
+    ]
+    scores = score_texts(dev_references(model, dev.pairs), texts, target_language=model.target_language)
     candidates: list[Candidate] = []
-    for score, combiner in zip(scores, fitted.values(), strict=True):
+    for score, (name, combiner) in zip(scores, fitted.items(), strict=True):
         tokens = collect_dev(model, [memory], dev, combiner.k, progress=progress)
         rows = torch.arange(tokens.tokens)
         if not candidates:
             candidates.append(Candidate(ALONE, perplexity(tokens, rows)))
         fit = perplexity(tokens, rows, combiner)
-        candidates.append(Candidate(score.name, fit, score.bleu.value, score.chrf.value))
+        candidates.append(Candidate(name, fit, score.bleu, score.chrf))
     return candidates
 
 

@@ -36,11 +36,11 @@ STEP_VERSIONS: Mapping[str, int] = {
     "score": 1,
     "compare": 2,
     "terms": 1,
-    "safe": 1,
+    "safe": 2,
     "accuracy": 1,
     "neighbors": 1,
     "plan": 1,
-    "gate": 1,
+    "gate": 2,
     "calibrate": 1,
 }
 

@@ -29,7 +29,13 @@ class HypothesisSearch:
         self._plain, self._knn, self._beam, self._parallel = plain, knn, beam, parallel
 
     def find(
-        self, sources: Sources, batch_size: int, *, beam: int | None = None, alone: bool = False
+        self,
+        sources: Sources,
+        batch_size: int,
+        *,
+        beam: int | None = None,
+        alone: bool = False,
+        progress: Progress = SILENT,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, the best first.
 
@@ -38,7 +44,7 @@ class HypothesisSearch:
         """
         settings = self._beam if beam is None else replace(self._beam, beam=beam)
         scorer = self._plain if alone or self._knn is None else self._knn
-        groups = self._search(scorer, settings, sources, [len(sources)], batch_size, SILENT)
+        groups = self._search(scorer, settings, sources, [len(sources)], batch_size, progress)
         return [hypotheses for group in groups for hypotheses in group]
 
     def stream(

@@ -257,12 +257,15 @@ class Translator:
             for text, result, flag, why, confidence in zip(texts, restored, flags, steps, sure, strict=True)
         ]
 
-    def find_hypotheses(self, texts: Sequence[str], beam: int, *, batch_size: int = 32) -> list[list[Hypothesis]]:
+    def find_hypotheses(
+        self, texts: Sequence[str], beam: int = 1, *, batch_size: int = 32, progress: Progress = SILENT
+    ) -> list[list[Hypothesis]]:
         """Return all hypotheses of each text, the best first; placeholders are not put back.
 
         :param beam: Beam width, if it is more than that of the translator. Texts that are too long are truncated.
+        :param progress: Advances with each sentence; the caller starts and finishes it.
         """
-        return self._search.find(self.encode(texts), batch_size, beam=max(self.beam.beam, beam))
+        return self._search.find(self.encode(texts), batch_size, beam=max(self.beam.beam, beam), progress=progress)
 
     def _translate_alone(self, batch_size: int, sources: Sources) -> list[Sequence[int]]:
         """Translate with the model alone, greedily: the length is all that counts."""

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lacuna.artifacts.files import user_cache
 from lacuna.artifacts.locks import LOCK_FILES, OWNER, alone, work_lock, write_lock
+from lacuna.artifacts.user_cache import user_cache
 from lacuna.errors import LockedError, StoreError
 
 # As on Windows, for modules of Lacuna: what only POSIX systems have cannot be imported. Other packages see the system
@@ -117,7 +117,7 @@ def test_work_on_a_folder_is_refused_by_the_pid_of_its_owner(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A cache of its own: other tests kill processes, whose locks stay.
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("own-cache")))
+    monkeypatch.setenv("LACUNA_CACHE", str(tmp_path_factory.mktemp("own-cache")))
     program = (
         "import sys; from pathlib import Path; from lacuna.artifacts.locks import work_lock\n"
         "with work_lock(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
@@ -144,7 +144,7 @@ def test_work_on_a_folder_is_refused_by_the_pid_of_its_owner(
 
 def test_without_a_cache_folder_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("LACUNA_CACHE", str(tmp_path / "file"))
     with work_lock(tmp_path / "new"):
         pass
     with pytest.raises(OSError, match="of the work"), work_lock(tmp_path / "new"):

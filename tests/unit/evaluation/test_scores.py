@@ -10,7 +10,7 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from lacuna.errors import EvaluationError, MissingExtra, SettingError
-from lacuna.evaluation import evaluate_systems
+from lacuna.evaluation import evaluate_systems, score_texts
 from made_up import make_pairs
 
 CHINESE = ["我们看见三个苹果。", "他在家里看书。"]
@@ -147,3 +147,19 @@ def test_nothing_to_score_is_refused() -> None:
 def test_impossible_draws_are_refused_before_the_work() -> None:
     with pytest.raises(SettingError, match="samples: got 0"):
         evaluate_systems(["a"], {"one": ["a"]}, samples=0)
+
+
+@settings(max_examples=10, deadline=None)
+@given(shares=st.lists(st.floats(0, 0.6), min_size=1, max_size=3), seed=st.integers(0, 1000))
+def test_scores_for_decisions_are_those_of_the_full_evaluation(shares: list[float], seed: int) -> None:
+    references = english(12)
+    systems = {str(number): spoil(references, share, seed + number) for number, share in enumerate(shares)}
+    full = evaluate_systems(references, systems)
+    quick = score_texts(references, list(systems.values()))
+    assert [(score.bleu, score.chrf) for score in quick] == [(score.bleu.value, score.chrf.value) for score in full]
+    assert [score.p_decline for score in quick] == [1.0, *(score.p_decline for score in full[1:])]
+
+
+def test_scores_for_decisions_need_a_translation_of_each_sentence() -> None:
+    with pytest.raises(EvaluationError, match="system 2: got 1 lines for 2 references"):
+        score_texts(["one", "two"], [["one", "two"], ["one"]])

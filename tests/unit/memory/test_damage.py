@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from lacuna.datastore import build_store, inspect_store, open_store, verify_store
+from lacuna.datastore.log import read_log
 from lacuna.datastore.segments import LOG, MEMORY
 from lacuna.errors import LacunaError, LacunaWarning, StoreError
 from lacuna.index import build_index, open_index
 from lacuna.margin import measure_margin, read_margins
-from lacuna.memory import Selection, check_receipt, compact_memory, read_log
+from lacuna.memory import Selection, check_receipt, compact_memory
 from lacuna.memory.folder_edits import add_pairs, forget_sentences
 from made_up import make_pairs
 from unit.memory.rule_model import RuleModel

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from lacuna.datastore import Store, build_store, open_store, verify_store
+from lacuna.datastore.log import read_log
 from lacuna.errors import SettingError, StoreError
 from lacuna.index import ExactIndex, build_index, open_index
 from lacuna.margin.reference import reference_margins
-from lacuna.memory import Selection, compact_memory, open_memory, read_log
+from lacuna.memory import Selection, compact_memory, open_memory
 from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sentence
 from lacuna.memory.writer import edit_memory
 from lacuna.records import Origin, SentencePair

@@ -16,13 +16,13 @@ import pytest
 from lacuna.artifacts.files import sync
 from lacuna.artifacts.locks import LOCK_FILES
 from lacuna.datastore import build_store, inspect_store, open_store, verify_store
-from lacuna.datastore.log import append_log
+from lacuna.datastore.log import append_log, read_log
 from lacuna.datastore.segments import LOG, MEMORY
 from lacuna.errors import LacunaWarning, StoreError, UnavailableError
 from lacuna.index import build_index
 from lacuna.margin import measure_margin
 from lacuna.margin.storage import read_margins
-from lacuna.memory import Selection, check_receipt, compact_memory, read_log
+from lacuna.memory import Selection, check_receipt, compact_memory
 from lacuna.memory.folder_edits import add_pairs, forget_sentences, replace_sentence
 from lacuna.records import Origin, SentencePair
 from unit.memory.rule_model import RuleModel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,12 +40,11 @@ def ending_model(model: Model, request: pytest.FixtureRequest) -> Model:
     model = load_model(model.name, languages=model.languages, device="cpu")
     found = search(ModelScorer(model), model.encode_sources(SOURCES), BeamSettings(5, max_new_tokens=8))
     counts = Counter(token for hypotheses in found for h in hypotheses for token in h.tokens[1:])
-    model.hf.config.eos_token_id = counts.most_common(2)[-1][0]
-    return model
+    return replace(model, facts=model.facts.model_copy(update={"eos_id": counts.most_common(2)[-1][0]}))
 
 
 def engines_of(model: Model) -> list[str]:
-    ours = type(model.hf.config) in LAYOUTS
+    ours = model.facts.model_type in LAYOUTS
     return ["compiled", "torch", "transformers"] if ours else ["transformers"]
 
 
@@ -213,7 +213,7 @@ def test_translations_end_where_the_model_has_no_more_positions(zoo: Zoo) -> Non
 
 
 def test_families_built_like_bart_have_decoders_of_our_own(model: Model) -> None:
-    like_bart = type(model.hf.config) in LAYOUTS
+    like_bart = model.facts.model_type in LAYOUTS
     assert (FastDecoder.prepare(model.hf) is not None) == like_bart
     assert (CompiledModel.prepare(model) is not None) == like_bart
 

@@ -13,9 +13,10 @@ from starlette.testclient import TestClient
 from lacuna.artifacts.locks import write_lock
 from lacuna.combiners import Vanilla
 from lacuna.datastore import open_store
+from lacuna.datastore.log import read_log
 from lacuna.errors import SettingError
 from lacuna.margin import measure_margin
-from lacuna.memory import Selection, compact_memory, open_memory, read_log
+from lacuna.memory import Selection, compact_memory, open_memory
 from lacuna.memory.folder_edits import add_pairs, forget_sentences
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair, Translation

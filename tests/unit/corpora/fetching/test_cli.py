@@ -40,3 +40,6 @@ def test_the_verb_prints_a_table_or_json(shelf: Shelf, tmp_path: Path, monkeypat
     assert content["already_there"] is True
     assert content["total"] == 102
     assert len(content["show"]) == 2
+    content = json.loads(runner.invoke(app, [*words, "--package", "app", "--json"]).stdout)
+    assert [package["name"] for package in content["packages"]] == ["app"]
+    assert content["total"] == 101

@@ -5,17 +5,21 @@ import pytest
 
 from lacuna.artifacts.files import sha256_of
 from lacuna.corpora.fetching import FetchReport, domain, fetch_domain, load_registry
+from lacuna.demo import PACKAGES
 from lacuna.errors import FetchError
 from lacuna.records import Languages
 
 from .conftest import Shelf
 
 
-def run(shelf: Shelf, into: Path, languages: str = "de-en", seed: int = 1, dev: int = 10) -> FetchReport:
+def run(
+    shelf: Shelf, into: Path, languages: str = "de-en", seed: int = 1, dev: int = 10, packages: tuple[str, ...] = ()
+) -> FetchReport:
     return fetch_domain(
         "toy",
         Languages.parse(languages),
         into,
+        packages=packages,
         dev=dev,
         test=10,
         seed=seed,
@@ -137,3 +141,28 @@ def test_the_registry_is_sound() -> None:
         assert all(glob.count("{locale}") == 1 for glob in package.catalogs)
     for name in registry.domains:
         assert {"de", "fr", "zh"} <= set(registry.languages_of(name))
+
+
+def test_some_packages_only(shelf: Shelf, tmp_path: Path) -> None:
+    report = run(shelf, tmp_path / "out", packages=("App",))  # as pip, in any spelling
+    assert shelf.asked == ["app"]
+    assert [package.name for package in report.packages] == ["app"]
+    everything = run(shelf, tmp_path / "out")
+    assert not everything.already_there
+    assert everything.total == report.total + 1
+    both = run(shelf, tmp_path / "out", packages=("home", "app"))
+    assert both.already_there  # the order of the names does not matter
+
+
+def test_an_unknown_package_is_refused_with_the_known_ones(shelf: Shelf, tmp_path: Path) -> None:
+    with pytest.raises(
+        FetchError, match=r"^packages: got 'other'; the packages that domain toy has for de-en are app, home$"
+    ):
+        run(shelf, tmp_path / "out", packages=("app", "other"))
+    assert shelf.asked == []
+
+
+def test_the_packages_of_the_demo() -> None:
+    chosen = load_registry().packages_of("it", Languages("de", "en"), PACKAGES)
+    assert len(chosen) == len(PACKAGES)
+    assert sum(package.size for package in chosen) < 100e6

@@ -14,7 +14,8 @@ import torch
 from lacuna.errors import ModelError
 from lacuna.models.adapter import Model
 from lacuna.models.loading import load_model
-from lacuna.models.tokenization import WordBpe, WordTokenizer
+from lacuna.models.tokenization import WordBpe
+from lacuna.models.tokenization.word_tokenizer import WordTokenizer
 from lacuna.models.training.network import make_network
 from lacuna.models.training.settings import Shape
 from lacuna.records import Languages

@@ -23,7 +23,7 @@ SMALL = LoraSettings(rank=2)
 
 
 def adapted_copy(zoo: Zoo, kind: str) -> tuple[Model, PeftModel]:
-    model = replace(zoo.model(kind), hf=copy.deepcopy(zoo.model(kind).hf))
+    model = zoo.model(kind).with_hf(copy.deepcopy(zoo.model(kind).hf))
     torch.manual_seed(3)
     return model, add_adapters(model.hf, SMALL, kind)
 
@@ -78,7 +78,7 @@ def test_a_saved_adapter_is_one_for_peft(zoo: Zoo, kind: str, tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
     base = copy.deepcopy(zoo.model(kind).hf)
     PeftModel.from_pretrained(base, str(tmp_path))
-    torch.testing.assert_close(logits(replace(zoo.model(kind), hf=base)), logits(model), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits(zoo.model(kind).with_hf(base)), logits(model), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 
@@ -29,7 +28,7 @@ def toy_pairs(count: int, seed: int = 0) -> list[SentencePair]:
 
 def trainable(model: Model) -> Model:
     """A copy of a model with all weights trainable."""
-    copied = replace(model, hf=copy.deepcopy(model.hf))
+    copied = model.with_hf(copy.deepcopy(model.hf))
     copied.hf.requires_grad_(True)
     return copied
 

@@ -1,0 +1,15 @@
+from .cleaning import DEFAULT_CLEANING as DEFAULT_CLEANING
+from .cleaning import Cleaning as Cleaning
+from .cleaning import CleaningReport as CleaningReport
+from .cleaning import clean as clean
+from .cleaning import count_pairs as count_pairs
+from .reading import BILINGUAL_SUFFIXES as BILINGUAL_SUFFIXES
+from .reading import ReadingReport as ReadingReport
+from .reading import read_corpora as read_corpora
+from .reading import read_corpus as read_corpus
+from .splitting import Split as Split
+from .splitting import draw_pairs as draw_pairs
+from .splitting import source_keys as source_keys
+from .splitting import split_corpus as split_corpus
+from .splitting import without_sources as without_sources
+from .text import write_tsv as write_tsv

@@ -1,0 +1,15 @@
+from .building import build_store as build_store
+from .columns import Keys as Keys
+from .columns import SentenceTable as SentenceTable
+from .inspection import Entry as Entry
+from .inspection import StoreReport as StoreReport
+from .inspection import entries_of as entries_of
+from .inspection import inspect_store as inspect_store
+from .manifest import BuildSettings as BuildSettings
+from .manifest import Manifest as Manifest
+from .store import Store as Store
+from .store import open_store as open_store
+from .verification import PredictionReport as PredictionReport
+from .verification import VerifyReport as VerifyReport
+from .verification import compare_predictions as compare_predictions
+from .verification import verify_store as verify_store
