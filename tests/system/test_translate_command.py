@@ -11,7 +11,9 @@ from threading import Timer
 
 import pytest
 
+from commands import Refuse, Run
 from made_up import make_pairs
+from unit.models.tiny_models import Zoo
 
 LACUNA = [sys.executable, "-m", "lacuna"]
 SECONDS = 240  # far more than it takes, also on a busy machine
@@ -79,3 +81,20 @@ def test_an_error_on_stderr_does_not_count_as_a_closed_output(model_folder: Path
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "none.txt: cannot be read" in done.stderr
+
+
+def test_8_bit_weights_are_used_where_they_are_possible(zoo: Zoo, tmp_path: Path, run: Run, refuse: Refuse) -> None:
+    (tmp_path / "in.txt").write_text("das kleine haus steht am see\n", encoding="utf-8")
+
+    def score(kind: str, *options: str) -> float:
+        rest = ["--model", str(zoo.folder(kind)), "--device", "cpu", "--json", *options]
+        printed: float = json.loads(run(["translate", "in.txt", *rest], tmp_path))["score"]
+        return printed
+
+    by_default, rounded, exact = score("marian"), score("marian", "--int8"), score("marian", "--no-int8")
+    assert by_default == rounded != exact
+    assert rounded == pytest.approx(exact, abs=0.05)
+    t5 = ("--languages", "de-en")
+    assert score("t5", *t5) == score("t5", "--no-int8", *t5)
+    line = refuse(["translate", "in.txt", "--model", str(zoo.folder("t5")), "--int8", *t5], tmp_path).line
+    assert "cannot run with 8-bit weights here" in line

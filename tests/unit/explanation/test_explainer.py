@@ -169,7 +169,7 @@ def test_a_translation_with_8_bit_weights_is_explained_with_8_bit_weights(
     explained = Explainer(rounded, without=without)
     base = open_plain(model, beam=SHORT, int8=True).translate(SOURCES)
     assert [told.base_text for told in explained.explain(SOURCES)] == [one.text for one in base]
-    exact = open_plain(model, explained.translator.memories, SETTINGS, SHORT).translate(SOURCES)
+    exact = open_plain(model, explained.translator.memories, SETTINGS, SHORT, int8=False).translate(SOURCES)
     scores = [one.score for one in explained.translator.translate(SOURCES)]
     assert [told.score for told in explained.explain(SOURCES)] == scores
     assert scores != [one.score for one in exact]  # otherwise the model would not tell the two apart

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,8 +13,6 @@ from hypothesis import strategies as st
 from lacuna.kernels.next_tokens import find_next, score_tokens
 from lacuna.kernels.products import MAX_INPUT, MAX_WEIGHT, pack
 from lacuna.models.compiled_decoder import LikelyTokens, _merge
-
-NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ def test_parts_that_are_merged_are_the_whole(seed: int, rows: int, count: int, c
     columns, table = head.weight.shape[2], case.weight if precision == "int8" else case.weight[:0]
     ends = sorted({0, len(head.weight), *cuts})
     parts = []
-    for start, end in zip(ends[:-1], ends[1:], strict=True):
+    for start, end in pairwise(ends):
         some = slice(start * columns, end * columns)
         part = head._replace(weight=head.weight[start:end], units=head.units[some], bias=head.bias[some])
         likely = LikelyTokens(np.empty((rows, count), np.int64), np.empty((rows, count), np.float32), np.empty(rows))
