@@ -15,3 +15,13 @@ def load_kernels() -> Any | None:  # noqa: ANN401 - a module that needs numba
     from lacuna.kernels import compiled
 
     return compiled
+
+
+@cache
+def load_retrieval() -> Any | None:  # noqa: ANN401 - a module that needs numba
+    """Return :mod:`lacuna.kernels.retrieval`, or ``None`` without numba or on a processor that it is not for."""
+    if find_spec("numba") is None:
+        return None
+    from lacuna.kernels import retrieval
+
+    return retrieval if retrieval.SUPPORTED else None
