@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.index.base import Neighborhood
-from lacuna.kernels import load_retrieval
+from lacuna.kernels import load_list_search
 
 _FAISS: Any = faiss  # its type stubs are incomplete
 
@@ -26,7 +26,7 @@ class InvertedFile:
     """Searches the lists of a faiss index; see :func:`read_lists`.
 
     :param index: The index; it must not change any more.
-    :param kernels: :mod:`lacuna.kernels.retrieval`.
+    :param kernels: :mod:`lacuna.kernels.list_search`.
     :param lists: Its lists, as that module reads them.
     """
 
@@ -35,7 +35,7 @@ class InvertedFile:
         self._kernels, self._lists = kernels, lists
 
     def serves(self, candidates: int) -> bool:
-        """Tell whether a search that re-ranks so many candidates is fast here."""
+        """Tell whether a search that re-ranks this number of candidates is fast here."""
         return candidates <= _MAX_CANDIDATES
 
     def search(self, queries: NDArray[np.float32], k: int, nprobe: int, candidates: int) -> Neighborhood:
@@ -51,7 +51,7 @@ def read_lists(index: Any, mean: NDArray[np.float32]) -> InvertedFile | None:  #
     :param mean: Was subtracted from all keys.
     """
     parts = _parts(index)
-    kernels = None if parts is None else load_retrieval()
+    kernels = None if parts is None else load_list_search()
     if parts is None or kernels is None:
         return None
     rotation, lists, keys = parts

@@ -18,10 +18,10 @@ def load_kernels() -> Any | None:  # noqa: ANN401 - a module that needs numba
 
 
 @cache
-def load_retrieval() -> Any | None:  # noqa: ANN401 - a module that needs numba
-    """Return :mod:`lacuna.kernels.retrieval`, or ``None`` without numba or on a processor that it is not for."""
+def load_list_search() -> Any | None:  # noqa: ANN401 - a module that needs numba
+    """Return :mod:`lacuna.kernels.list_search`, or ``None`` without numba or on a processor that it is not for."""
     if find_spec("numba") is None:
         return None
-    from lacuna.kernels import retrieval
+    from lacuna.kernels import list_search
 
-    return retrieval if retrieval.SUPPORTED else None
+    return list_search if list_search.SUPPORTED else None

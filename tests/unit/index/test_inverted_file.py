@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lacuna.index import Neighborhood, build_index, inverted_file, open_index
 from lacuna.index.faiss import FaissIndex
 from lacuna.index.inverted_file import read_lists
-from lacuna.kernels import load_retrieval
+from lacuna.kernels import load_list_search
 
 from .fakes import FakeStore, brute_force, clustered
 
@@ -27,7 +27,7 @@ DIMENSION, LISTS, CODES = 64, 24, 16
 KIND = f"PCAR{2 * CODES},IVF{LISTS},PQ{CODES}x4fs,Refine(SQfp16)"
 KEYS, QUERIES = clustered(2500, DIMENSION)
 
-pytestmark = pytest.mark.skipif(load_retrieval() is None, reason="needs numba and AVX2")
+pytestmark = pytest.mark.skipif(load_list_search() is None, reason="needs numba and AVX2")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_all_lists_and_enough_candidates_find_the_true_neighbors(index: FaissInd
 
 def test_faiss_finds_the_same(store: FakeStore, index: FaissIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = index.search(QUERIES, 8)
-    monkeypatch.setattr(inverted_file, "load_retrieval", lambda: None)
+    monkeypatch.setattr(inverted_file, "load_list_search", lambda: None)
     without = open_index(store).search(QUERIES, 8)
     same = ours.ids == without.ids
     assert same.mean() > 0.97
@@ -153,11 +153,11 @@ def test_a_processor_without_512_bit_registers_finds_the_same(
         import sys, faiss, numpy as np
         from pathlib import Path
         from lacuna.index.inverted_file import read_lists
-        from lacuna.kernels import retrieval
+        from lacuna.kernels import list_search
         folder = Path(sys.argv[1])
         lists = read_lists(faiss.read_index(str(folder / "index")), np.load(folder / "mean.npy"))
         found = lists.search(np.load(folder / "queries.npy"), 8, 5, 64)
-        np.savez(folder / "found.npz", distances=found.distances, ids=found.ids, columns=retrieval.COLUMNS)
+        np.savez(folder / "found.npz", distances=found.distances, ids=found.ids, columns=list_search.COLUMNS)
     """
     narrow = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+f16c,+fma,+popcnt,+bmi,+bmi2"}
     environment = {**os.environ, **narrow, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
