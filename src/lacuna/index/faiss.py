@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from typing import Any
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from lacuna.errors import IndexingError
 from lacuna.index.base import KeyStore, Neighborhood, check_queries
 from lacuna.index.distances import empty_neighborhood, nearest, true_distances
+from lacuna.index.inverted_file import InvertedFile, read_lists
 from lacuna.index.kinds import IndexKind, SearchSettings, unknown_kind
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import one_thread
@@ -63,6 +65,7 @@ class FaissIndex:
         self._rerank = 0 if kind.refines else settings.rerank
         if kind.refines:
             index.k_factor = settings.rerank
+        self._lock = Lock()
 
     @property
     def kind(self) -> str:
@@ -79,6 +82,10 @@ class FaissIndex:
         queries = check_queries(queries, k, self._keys.dimension)
         if not len(queries) or not self.size:
             return empty_neighborhood(len(queries), k)
+        if self.settings.nprobe and (lists := self._lists) is not None:
+            reranked = k * self.settings.rerank
+            if lists.serves(reranked):
+                return lists.search(queries, k, self.settings.nprobe, reranked)
         candidates = min(self.size, k * max(1, self._rerank))
         with _matrix_products(queries.shape[1]), _own_errors(f"searching {self.kind}"):
             distances, ids = self._index.search(queries - self._mean, candidates)
@@ -88,6 +95,12 @@ class FaissIndex:
             # Rounding can make distances negative.
             distances = np.where(ids < 0, np.float32(np.inf), np.maximum(distances, np.float32(0)))
         return nearest(distances, ids, k)
+
+    @cached_property
+    def _lists(self) -> InvertedFile | None:
+        """Its lists for the compiled search, read when they are first needed."""
+        with self._lock:
+            return self.__dict__.get("_lists") or read_lists(self._index, self._mean)
 
 
 def make_index(

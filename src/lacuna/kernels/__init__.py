@@ -15,3 +15,13 @@ def load_kernels() -> Any | None:  # noqa: ANN401 - a module that needs numba
     from lacuna.kernels import compiled
 
     return compiled
+
+
+@cache
+def load_list_search() -> Any | None:  # noqa: ANN401 - a module that needs numba
+    """Return :mod:`lacuna.kernels.list_search`, or ``None`` without numba or on a processor that it is not for."""
+    if find_spec("numba") is None:
+        return None
+    from lacuna.kernels import list_search
+
+    return list_search if list_search.SUPPORTED else None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lacuna.combiners import Neighbors
 from lacuna.errors import SettingError
 from lacuna.memory import Memory
-from lacuna.memory.base import ColumnName
+from lacuna.memory.base import ColumnName, FoundEntries
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,45 @@ def find_neighbors(memories: Sequence[Memory], queries: torch.Tensor, k: int) ->
     if not memories:
         raise SettingError("no memory to search; give at least one store")
     rows, device = queries.float().cpu().numpy(), queries.device
-    neighborhoods = [memory.search(rows, k) for memory in memories]
-    columns: list[NDArray[Any]] = [
-        np.concatenate([near.distances for near in neighborhoods], axis=1),
-        np.concatenate([near.ids for near in neighborhoods], axis=1),
-        np.repeat(np.arange(len(memories)), k)[None, :].repeat(len(rows), axis=0),
-        np.concatenate([near.values for near in neighborhoods], axis=1, dtype=np.int64),
-    ]
-    if any(near.weights is not None for near in neighborhoods):
-        weights = [np.ones(near.ids.shape) if near.weights is None else near.weights for near in neighborhoods]
-        columns.append(np.log(np.concatenate(weights, axis=1, dtype=np.float32)))
-    if len(memories) > 1:
-        nearest = np.argsort(columns[0], axis=1, kind="stable")[:, :k]
-        columns = [np.take_along_axis(column, nearest, 1) for column in columns]
-    distances, entries, owners, tokens, *log_weights = columns
+    found = [memory.search(rows, k) for memory in memories]
+    owners: NDArray[np.int64] = np.zeros((len(rows), k), np.int64)
+    if len(found) == 1:  # every decoding step waits for this, and each call costs
+        distances, entries, tokens = found[0].distances, found[0].ids, found[0].values.astype(np.int64)
+        log_weights = None if found[0].weights is None else np.log(found[0].weights, dtype=np.float32)
+    else:
+        distances, entries, owners, tokens, log_weights = _merge(found, k)
     neighbors = Neighbors(
         torch.from_numpy(distances).to(device),
         torch.from_numpy(tokens).to(device),
-        torch.from_numpy(log_weights[0]).to(device) if log_weights else None,
+        None if log_weights is None else torch.from_numpy(log_weights).to(device),
         queries,
         lambda: read_keys(memories, owners, entries, device),
     )
     return Retrieval(neighbors, owners, entries)
+
+
+def _merge(
+    found: Sequence[FoundEntries], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
+    """Return distances, entries, owners, tokens and log-weights of the k nearest entries in all memories."""
+    distances = np.concatenate([near.distances for near in found], axis=1)
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
+
+    def keep(columns: Sequence[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+        return np.take_along_axis(np.concatenate(columns, axis=1, dtype=dtype), nearest, 1)
+
+    log_weights = None
+    if any(near.weights is not None for near in found):
+        weights = [np.ones(near.ids.shape) if near.weights is None else near.weights for near in found]
+        log_weights = np.log(keep(weights, np.float32))
+    owners = [np.full(near.ids.shape, number) for number, near in enumerate(found)]
+    return (
+        np.take_along_axis(distances, nearest, 1),
+        keep([near.ids for near in found], np.int64),
+        keep(owners, np.int64),
+        keep([near.values for near in found], np.int64),
+        log_weights,
+    )
 
 
 def read_keys(
