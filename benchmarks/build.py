@@ -1,10 +1,11 @@
 """Speed of building a store relative to the forward pass alone, and peak memory for two corpus sizes.
 
-The forward pass runs the same batches through encoder, decoder, output projection and argmax, with as many workers, and
-stores nothing. Building reads pairs and writes a store. Both are measured in turn on parts of the corpus, by the clock
+The forward pass runs the same batches through encoder, decoder and output projection, with as many workers, and stores
+nothing. Building reads pairs and writes a store. Both are measured in turn on parts of the corpus, by the clock
 and in processor time; other load affects only the former.
 
     python benchmarks/build.py [CORPUS] [--model MODEL] [--languages de-en] [--pairs 2000] [--threads 2]
+                               [--precision float32|bfloat16]
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from lacuna.corpora import clean, read_corpus
 from lacuna.datastore import BuildSettings, build_store
 from lacuna.datastore.windows import CorpusDigest, Window, cut_windows, make_batches
-from lacuna.models import Model, load_model, teacher_forcing
+from lacuna.models import Model, load_model
 from lacuna.records import Languages, Origin, SentencePair
 from lacuna.workers import WorkerPool, use_threads
 
@@ -71,17 +71,13 @@ def load(arguments: argparse.Namespace) -> Model:
     """Load the model on the CPU."""
     use_threads(arguments.threads)
     languages = Languages.parse(arguments.languages) if arguments.languages else None
-    return load_model(arguments.model, device="cpu", languages=languages)
+    return load_model(arguments.model, device="cpu", languages=languages, precision=arguments.precision)
 
 
-@torch.inference_mode()
 def bare_batch(model: Model, window: Window, batch: list[int]) -> None:
-    """Run encoder, decoder, projection and argmax, with logits in blocks of the same size as in building."""
-    rows = max(1, teacher_forcing._LOGITS_AT_ONCE // model.vocabulary_size)
+    """Run the model over a batch."""
     chosen = [window.sentences[number] for number in batch]
-    keys = model._keys([pair.source for pair in chosen], [pair.target for pair in chosen])
-    for some in torch.split(keys, rows):
-        model.project(some).numpy().argmax(-1)
+    model.teacher_force([pair.source for pair in chosen], [pair.target for pair in chosen])
 
 
 def bare_pass(model: Model, windows: list[Window], batch_tokens: int) -> int:
@@ -147,6 +143,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=2000, help="pairs for the speed; memory takes this and four times")
     parser.add_argument("--batch-tokens", type=int, default=BuildSettings().batch_tokens)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--precision", default="float32", help="as for lacuna build: float32 or bfloat16")
     parser.add_argument("--build-once", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.build_once is not None:

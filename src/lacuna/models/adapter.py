@@ -378,7 +378,7 @@ class Model:
             raise SettingError(f"precision: {self.precision} on a CPU needs {obstacle}; use float32 with {self.name}")
         return True
 
-    @cached_property
+    @property
     def _is_small(self) -> bool:
         """Whether packed weights, which take as much memory as the plain ones, are worth it."""
         weights = sum(weight.nbytes for weight in self.hf.parameters())

@@ -15,6 +15,7 @@ from lacuna.cli.commands import add_verb
 from lacuna.corpora import CleaningReport, read_corpus
 from lacuna.datastore import Store, build_store, open_store
 from lacuna.errors import CorpusError, ModelError, SettingError, StoreError
+from lacuna.kernels import compiled as kernels
 from lacuna.models import load_model
 from made_up import make_pairs, write_pairs
 from unit.datastore.disk import contents
@@ -53,6 +54,31 @@ def test_build_inspect_verify(corpus: Path, zoo: Zoo, tmp_path: Path) -> None:
     assert f"{store.entries:,}" in run("inspect", into)
     assert json.loads(run("verify", into, "--json"))["sound"] is True
     assert "sound" in run("verify", into)
+
+
+@pytest.mark.skipif(not kernels.supports("bfloat16"), reason="needs AVX-512 BF16")
+def test_a_store_built_in_bfloat16_says_so(corpus: Path, zoo: Zoo, tmp_path: Path) -> None:
+    command = ["build", corpus, "--model", zoo.folder("marian"), "--device", "cpu", "--into", tmp_path / "store"]
+    built = json.loads(run(*command, "--precision", "bf16", "--json"))
+    assert built["model"]["precision"] == "bfloat16"
+    assert "bfloat16" in run("inspect", tmp_path / "store")
+    assert "sound" in run("verify", tmp_path / "store", "--keys", "--model", zoo.folder("marian"), "--device", "cpu")
+    with pytest.raises(StoreError, match="built in bfloat16, not float32"):
+        run(*command)
+
+
+def test_a_precision_that_the_model_cannot_run_in_is_refused(corpus: Path, zoo: Zoo, tmp_path: Path) -> None:
+    for precision, words in {
+        "bf16": "bfloat16 on a CPU needs",
+        "float16": "is for GPUs",
+        "int4": "allowed are",
+    }.items():
+        with pytest.raises(SettingError, match=words):
+            run(
+                *("build", corpus, "--model", zoo.folder("mt5"), "--device", "cpu"),
+                *("--into", tmp_path / "store", "--precision", precision),
+            )
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize("cleaning", [True, False])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lacuna.models import Model, load_model
 from lacuna.records import Origin, SentencePair
-from unit.models.tiny_models import SOURCES, TARGETS
+from unit.models.tiny_models import SOURCES, TARGETS, in_torch
 
 PAIRS = [
     SentencePair(source, target, Origin("tiny", str(place + 1)))
@@ -80,6 +80,7 @@ def feed_forward_of(model: Model) -> torch.nn.Module:
 
 def read_pairs(model: Model, pairs: list[SentencePair] = PAIRS) -> Table:
     caught: list[torch.Tensor] = []
+    model = in_torch(model)
     hook = feed_forward_of(model).register_forward_hook(lambda module, given, output: caught.append(given[0]))
     outs, predictions, targets = [], [], model.encode_targets([pair.target for pair in pairs])
     for source, target in zip(model.encode_sources([pair.source for pair in pairs]), targets, strict=True):

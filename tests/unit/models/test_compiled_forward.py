@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from lacuna.kernels import compiled as kernels
 from lacuna.models import Model, compiled_decoder, load_model
 from lacuna.models.sharing import reopen_model
 from lacuna.models.teacher_forcing import TeacherForced
-from unit.models.tiny_models import Zoo
+from unit.models.tiny_models import Zoo, in_torch
 
 SOURCES = ["ein kleines haus", "der hund", "ein hund und ein haus und der kleine hund"]
 TARGETS = ["a small house", "the dog sleeps and the house sleeps", "a dog and a house"]
@@ -24,9 +23,7 @@ needs_bfloat16 = pytest.mark.skipif(not kernels.supports("bfloat16"), reason="ne
 
 
 def by_torch(model: Model) -> TeacherForced:
-    plain = replace(model)
-    plain.forms["compiled forward"] = None
-    return plain.teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS))
+    return in_torch(model).teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS))
 
 
 @pytest.mark.parametrize("name", COMPILED)
@@ -83,7 +80,7 @@ def test_bfloat16_is_refused_where_it_cannot_run(zoo: Zoo, monkeypatch: pytest.M
         return str(caught.value)
 
     if kernels.supports("bfloat16"):
-        assert "needs a model with BART-like layers" in refusal(zoo.folder("t5"))
+        assert "needs a model with BART-like layers" in refusal(zoo.folder("mt5"))
     monkeypatch.setattr(kernels, "supports", lambda precision: precision != "bfloat16")
     assert "needs a processor with AVX-512 BF16; use float32" in refusal(zoo.folder("marian"))
     monkeypatch.setattr(compiled_decoder, "load_kernels", lambda: None)

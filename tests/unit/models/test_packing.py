@@ -7,7 +7,7 @@ import torch
 
 from lacuna.models import adapter, linears
 from lacuna.models.linears import FastLinear, with_fast_linears
-from unit.models.tiny_models import Zoo
+from unit.models.tiny_models import Zoo, in_torch
 
 SOURCES, TARGETS = ["ein kleines haus", "der hund"], ["a small house", "the dog sleeps"]
 
@@ -16,17 +16,15 @@ SOURCES, TARGETS = ["ein kleines haus", "der hund"], ["a small house", "the dog 
 def test_keys_with_packed_layers_are_those_of_the_plain_model(
     name: str, zoo: Zoo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = zoo.model(name)
+    model = in_torch(zoo.model(name))
     sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
-    model.forms.clear()
     monkeypatch.setattr(linears, "_WORTH_PACKING", 1)
     packed = model.teacher_force(sources, targets)
     assert any(isinstance(module, FastLinear) for module in model.fast_forward.hf.modules())
-    model.forms.clear()
+    model = in_torch(model)
     monkeypatch.setattr(adapter, "_MAX_PACKED", 0)
     plain = model.teacher_force(sources, targets)
     assert model.fast_forward.hf is model.hf
-    model.forms.clear()
     torch.testing.assert_close(packed.keys, plain.keys, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(packed.log_p_gold, plain.log_p_gold, rtol=1e-4, atol=1e-5)
 

@@ -6,7 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +202,13 @@ def make_t5(folder: Path, *, kind: str = "t5", **options: Any) -> None:
 def make_original_t5(folder: Path) -> None:
     tasks = {"translation_en_to_de": {"prefix": "translate English to German: "}}
     make_t5(folder, task_specific_params=tasks)
+
+
+def in_torch(model: Model) -> Model:
+    """Return the same model without compiled kernels for teacher forcing."""
+    plain = replace(model)
+    plain.forms["compiled forward"] = None
+    return plain
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ If a key changes on purpose, say so in the changelog: results of that step are c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,10 @@ def test_a_ratio_saved_by_an_adaptation_with_version_0_2() -> None:
     assert SafeRatio.from_json({"ratio": 0.3, "bleu": 21.0, "trial": trial}) == SafeRatio(4, 0.3, 21.0, 20.5, 0.25)
     assert SafeRatio.from_json({"ratio": 0.0, "bleu": 21.0, "trial": None}) is None
     assert SafeRatio.from_json(None) is None
+
+
+def test_results_of_another_precision_are_others(model: str) -> None:
+    loaded = load_model(model, device="cpu", languages=Languages("de", "en"))
+    plain = cached_steps.model_inputs(loaded, 1)
+    assert plain == {"model": loaded.fingerprint, "languages": "de-en", "seed": 1}
+    assert cached_steps.model_inputs(replace(loaded, precision="bfloat16"), 1) == plain | {"precision": "bfloat16"}
