@@ -4,46 +4,33 @@
 A decoder step has few queries, so the calls around a search cost as much as the search itself, and each of them hands
 the GIL over to another thread. Here a query is rotated, compared with the centroids of all lists, and with the codes in
 the nearest lists; the best candidates are re-ranked by half-precision keys. The codes are those of faiss (blocks of 32,
-as its "fast scan" reads them), so an index file serves both. Needs AVX2 and F16C. All of it is in one file, because
-numba compiles a cached kernel again if its own file has changed, but not if one that it calls has changed elsewhere.
-Knows arrays only: nothing of models or indexes.
+as its "fast scan" reads them), so an index file serves both. Needs AVX2 and F16C. Knows arrays only: nothing of models
+or indexes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
-from numba.core import cgutils, config
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-Integers = NDArray[np.int64]
+from lacuna.kernels.compiling import compiled, processor_features
+from lacuna.kernels.products import Floats, Integers, PackedLinear, make_codes, multiply
+from lacuna.kernels.products import pack as pack_linear
+from lacuna.kernels.tiles import COLUMNS
+
 # Their type stubs are incomplete.
 _CODE: Any = cgutils
-_CONFIG: Any = config
 _TYPES: Any = types
-_F = TypeVar("_F", bound=Callable[..., Any])
 
-
-def _features() -> set[str]:
-    """Return the features of the processor that numba compiles for."""
-    if _CONFIG.CPU_NAME or _CONFIG.CPU_FEATURES:  # set by NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
-        return {name[1:] for name in (_CONFIG.CPU_FEATURES or "").split(",") if name.startswith("+")}
-    return {name for name, present in binding.get_host_cpu_features().items() if present}
-
-
-SUPPORTED = {"avx2", "f16c", "fma"} <= _features()
-_WIDE = "avx512bw" in _features()
-
-_LANES = 16 if _WIDE else 8  # float32 numbers in a register
-_ROWS = 8 if _WIDE else 4  # queries in a tile; all sums of a tile fit into the registers
-COLUMNS = 2 * _LANES  # outputs in a tile, and in a block of packed weights
+SUPPORTED = {"avx2", "f16c", "fma"} <= processor_features()
+_WIDE = "avx512bw" in processor_features()
 
 _BISECTIONS = 24  # at most, to find a bound for scores
 BLOCK = 32  # codes in a block of an inverted list
@@ -58,23 +45,6 @@ _BYTE, _SHORT, _INT, _LONG, _FLOAT = ir.IntType(8), ir.IntType(16), ir.IntType(3
 def _intrinsic(make: Callable[..., Any]) -> Any:
     """Make a function for kernels from one that generates its code."""
     return intrinsic(make)
-
-
-def _compile(math: set[str] | bool) -> Callable[[_F], _F]:
-    settings: dict[str, Any] = {"nogil": True, "fastmath": math, "error_model": "numpy"}
-
-    def decorate(function: _F) -> _F:
-        made: _F
-        try:
-            made = numba.njit(cache=True, **settings)(function)
-        except RuntimeError:  # there is no folder to cache it in
-            made = numba.njit(**settings)(function)
-        return made
-
-    return decorate
-
-
-_compiled = _compile({"reassoc", "contract", "arcp", "nsz"})
 
 
 def _constant(kind: Any, number: int) -> Any:
@@ -110,34 +80,6 @@ def _smaller(b: Any, one: Any, other: Any) -> Any:
 
 def _larger(b: Any, one: Any, other: Any) -> Any:
     return b.select(b.fcmp_ordered(">", one, other), one, other)
-
-
-@_intrinsic
-def _tile(_: Any, inputs: Any, stride: Any, weight: Any, width: Any, bias: Any, output: Any, out_stride: Any) -> Any:
-    """Multiply ``_ROWS`` rows with one block of weights; all addresses and strides are in bytes."""
-
-    def generate(context: Any, b: Any, _: Any, arguments: Any) -> Any:
-        inputs, stride, weight, width, bias, output, out_stride = arguments
-        vector = ir.VectorType(_FLOAT, _LANES)
-        halves = [_constant(_LONG, half * 4 * _LANES) for half in range(2)]
-        sums = [[_CODE.alloca_once_value(b, _load(b, bias, half, vector)) for half in halves] for _ in range(_ROWS)]
-        rows = [b.add(inputs, b.mul(stride, _constant(_LONG, row))) for row in range(_ROWS)]
-        with _CODE.for_range(b, width) as loop:
-            start = b.mul(loop.index, _constant(_LONG, 4 * COLUMNS))
-            weights = [_load(b, weight, b.add(start, half), vector) for half in halves]
-            for row, totals in zip(rows, sums, strict=True):
-                value = _repeated(b, _load(b, row, b.mul(loop.index, _constant(_LONG, 4)), _FLOAT), _LANES)
-                for column, total in zip(weights, totals, strict=True):
-                    product = b.fmul(column, value, flags=["contract"])
-                    b.store(b.fadd(product, b.load(total), flags=["contract"]), total)
-        for row, totals in enumerate(sums):
-            for half, total in zip(halves, totals, strict=True):
-                place = b.add(b.add(output, b.mul(out_stride, _constant(_LONG, row))), half)
-                b.store(b.load(total), b.inttoptr(place, vector.as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    size, count = types.uintp, types.intp
-    return types.void(size, count, size, count, size, size, count), generate
 
 
 @_intrinsic
@@ -338,17 +280,6 @@ def _half_distance(_: Any, query: Any, key: Any, steps: Any) -> Any:
     return types.float32(types.uintp, types.uintp, types.intp), generate
 
 
-class Packed(NamedTuple):
-    """A product with packed weights.
-
-    :param weight: Blocks of outputs; the last one is filled up with zeros: (blocks, inputs, COLUMNS).
-    :param bias: Filled up with minus infinity: (blocks * COLUMNS,).
-    """
-
-    weight: Floats
-    bias: Floats
-
-
 class PackedFile(NamedTuple):
     """An inverted file of 4-bit codes, with half-precision keys.
 
@@ -363,8 +294,8 @@ class PackedFile(NamedTuple):
     """
 
     mean: Floats
-    rotation: Packed
-    centroids: Packed
+    rotation: PackedLinear
+    centroids: PackedLinear
     codebooks: Floats
     sizes: Integers
     codes: NDArray[np.uint64]
@@ -372,29 +303,25 @@ class PackedFile(NamedTuple):
     keys: np.uint64
 
 
-def pack(weight: Floats, bias: Floats) -> Packed:
-    """Pack weights for :func:`search`: (outputs, inputs) and (outputs,)."""
-    outputs, inputs = weight.shape
-    blocks = -(-outputs // COLUMNS)
-    filled, wide = np.zeros((blocks * COLUMNS, inputs), np.float32), np.full(blocks * COLUMNS, -np.inf, np.float32)
-    filled[:outputs], wide[:outputs] = weight, bias
-    return Packed(np.ascontiguousarray(filled.reshape(blocks, COLUMNS, inputs).transpose(0, 2, 1)), wide)
+def pack(weight: Floats, bias: Floats) -> PackedLinear:
+    """Pack weights for :func:`search`, (outputs, inputs) and (outputs,); outputs that fill up a block never win."""
+    packed = pack_linear(weight, bias)
+    packed.bias[len(bias) :] = -np.inf
+    return packed
 
 
-@_compiled
-def _multiply(x: Floats, width: int, weight: Floats, bias: Floats, out: Floats) -> None:
-    """Multiply the first ``width`` columns of all rows, a multiple of ``_ROWS``, with all blocks of weights."""
-    stride, out_stride = x.strides[0], out.strides[0]
-    for block in range(weight.shape[0]):
-        weights = np.uint64(weight.ctypes.data) + np.uint64(4 * block * width * COLUMNS)
-        biases = np.uint64(bias.ctypes.data) + np.uint64(4 * block * COLUMNS)
-        for row in range(0, len(x), _ROWS):
-            inputs = np.uint64(x.ctypes.data) + np.uint64(row * stride)
-            output = np.uint64(out.ctypes.data) + np.uint64(row * out_stride + 4 * block * COLUMNS)
-            _tile(inputs, stride, weights, width, biases, output, out_stride)
+@compiled
+def _project(x: Floats, linear: PackedLinear) -> Floats:
+    """Return a linear layer of all rows: (rows, blocks * COLUMNS)."""
+    out = np.empty((len(x), len(linear.bias)), np.float32)
+    for row in range(len(x)):
+        for column in range(len(linear.bias)):
+            out[row, column] = linear.bias[column]
+    multiply(x, linear.weight, linear.units, out, *make_codes(0, 0))  # float32 products round nothing
+    return out
 
 
-@_compiled
+@compiled
 def _score_bound(address: np.uint64, blocks: int, wanted: int) -> np.float32:
     """Return a number that at least ``wanted`` scores reach, and not many more."""
     if wanted > blocks:
@@ -414,7 +341,7 @@ def _score_bound(address: np.uint64, blocks: int, wanted: int) -> np.float32:
     return np.float32(bound)
 
 
-@_compiled
+@compiled
 def _nearest_lists(scores: Floats, count: int, best: Floats, lists: Integers) -> None:
     """Find the lists with the largest scores, largest first; of equal ones, the first.
 
@@ -440,7 +367,7 @@ def _nearest_lists(scores: Floats, count: int, best: Floats, lists: Integers) ->
                 found += 1
 
 
-@_compiled
+@compiled
 def _fill_tables(query: Floats, codebooks: Floats, exact: Floats, tables: NDArray[np.uint8]) -> None:
     """Round the distances of a query from all codes to bytes, on one scale.
 
@@ -462,7 +389,7 @@ def _fill_tables(query: Floats, codebooks: Floats, exact: Floats, tables: NDArra
         tables[place] = np.uint8(np.int32(exact[place] * scale + np.float32(0.5)))
 
 
-@_compiled
+@compiled
 def _bound(sums: NDArray[np.uint16], blocks: int, wanted: int) -> int:
     """Return the smallest number that at least ``wanted`` of the sums do not exceed."""
     address = np.uint64(sums.ctypes.data)
@@ -479,25 +406,22 @@ def _bound(sums: NDArray[np.uint16], blocks: int, wanted: int) -> int:
     return low
 
 
-@_compiled
+@compiled
 def search(queries: Floats, probes: int, candidates: int, file: PackedFile, distances: Floats, ids: Integers) -> None:
     """Find the nearest of the re-ranked candidates of each query, nearest first, ties by id.
 
-    :param probes: PackedFile that are read for each query.
+    :param probes: Lists that are read for each query.
     :param candidates: Keys that are re-ranked for each query; of those with equal codes, the first in the lists.
     :param distances: Output, infinity where there is no neighbor: (queries, k).
     :param ids: Output, -1 where there is no neighbor: (queries, k).
     """
-    width, reduced = queries.shape[1], file.codebooks.shape[0] * file.codebooks.shape[1]
-    rows = -(-len(queries) // _ROWS) * _ROWS
-    centered = np.zeros((rows, width), np.float32)
+    width = queries.shape[1]
+    centered = np.empty(queries.shape, np.float32)
     for row in range(len(queries)):
         for column in range(width):
             centered[row, column] = queries[row, column] - file.mean[column]
-    rotated = np.empty((rows, len(file.rotation.bias)), np.float32)
-    _multiply(centered, width, file.rotation.weight, file.rotation.bias, rotated)
-    scores = np.empty((rows, len(file.centroids.bias)), np.float32)
-    _multiply(rotated, reduced, file.centroids.weight, file.centroids.bias, scores)
+    rotated = _project(centered, file.rotation)
+    scores = _project(rotated, file.centroids)
     best, lists = np.empty(probes, np.float32), np.empty(probes, np.int64)
     exact = np.empty(len(file.codebooks) * CODEBOOK, np.float32)
     tables = np.empty(len(file.codebooks) * CODEBOOK, np.uint8)
@@ -514,7 +438,7 @@ def search(queries: Floats, probes: int, candidates: int, file: PackedFile, dist
         _rerank(centered[row], file.keys, chosen[:found], distances[row], ids[row])
 
 
-@_compiled
+@compiled
 def _scan(file: PackedFile, lists: Integers, tables: NDArray[np.uint8], sums: NDArray[np.uint16]) -> int:
     """Write the sums of all keys in some lists, block after block; 65535 where a block has no key."""
     blocks = 0
@@ -531,7 +455,7 @@ def _scan(file: PackedFile, lists: Integers, tables: NDArray[np.uint8], sums: ND
     return blocks
 
 
-@_compiled
+@compiled
 def _choose(file: PackedFile, lists: Integers, sums: NDArray[np.uint16], blocks: int, chosen: Integers) -> int:
     """Write the ids of the keys with the smallest sums; return how many there are."""
     bound = _bound(sums, blocks, len(chosen))
@@ -558,7 +482,7 @@ def _choose(file: PackedFile, lists: Integers, sums: NDArray[np.uint16], blocks:
     return found
 
 
-@_compiled
+@compiled
 def _rerank(query: Floats, keys: np.uint64, chosen: Integers, distances: Floats, ids: Integers) -> None:
     """Write the nearest of the chosen keys."""
     k, size = len(ids), 2 * len(query)
