@@ -51,11 +51,12 @@ def test_rows_are_lists_that_grow(case: tuple[list[list[int]], list[list[int]]])
     rows = Hypotheses(slots, np.array(list(map(len, lists))), np.array(sources))
     used = 100
     for chosen in steps:
-        lists = [[*lists[row], used + place] for place, row in enumerate(chosen)]
+        taken = list(range(used + len(chosen), used, -1))
+        lists = [[*lists[row], slot] for slot, row in zip(taken, chosen, strict=True)]
         sources = [sources[row] for row in chosen]
         shapes = (len(chosen), max(map(len, lists))), len(chosen), (len(chosen), 2)
         extended = Hypotheses(*(np.full(shape, -7) for shape in shapes))
-        advance(rows, np.array(chosen), used, extended)
+        advance(rows, np.array(chosen), np.array(taken), extended)
         rows, used = extended, used + len(chosen)
         assert [row[:length].tolist() for row, length in zip(rows.slots, rows.lengths, strict=True)] == lists
         assert [tuple(place) for place in rows.source_places.tolist()] == sources

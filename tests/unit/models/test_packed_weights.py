@@ -263,7 +263,10 @@ def test_threads_that_write_at_once_leave_one_whole_file(zoo: Zoo) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.posix
 def test_processes_that_start_at_once_translate_alike(zoo: Zoo, cache: Path) -> None:
+    cache.mkdir()
+    (cache / "kernels").symlink_to(Path(os.environ["XDG_CACHE_HOME"]) / "lacuna" / "kernels")  # compiled before
     program = (
         "import sys, json; import numpy as np; from lacuna.models import load_model\n"
         "from lacuna.models.compiled_decoder import CompiledModel\n"
