@@ -11,6 +11,7 @@ import torch
 from lacuna.errors import SettingError
 from lacuna.kernels import compiled as kernels
 from lacuna.models import Model, compiled_decoder, load_model
+from lacuna.models.compiled_decoder import CompiledModel
 from lacuna.models.sharing import reopen_model
 from lacuna.models.teacher_forcing import TeacherForced
 from unit.models.tiny_models import Zoo, in_torch
@@ -29,9 +30,11 @@ def by_torch(model: Model) -> TeacherForced:
 @pytest.mark.parametrize("name", COMPILED)
 def test_float32_gives_what_torch_gives(name: str, zoo: Zoo) -> None:
     model = zoo.model(name)
-    assert model.runs_compiled
-    expected = by_torch(model)
-    found = model.teacher_force(model.encode_sources(SOURCES), model.encode_targets(TARGETS))
+    assert not model.runs_compiled
+    expected, compiled = by_torch(model), CompiledModel.of(model)
+    assert compiled is not None
+    sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
+    found = compiled.teacher_force(sources, targets, model.start_ids)
     assert found.lengths == expected.lengths
     assert torch.equal(found.predictions, expected.predictions)
     for part in ("keys", "log_p_gold", "entropy"):
@@ -41,9 +44,11 @@ def test_float32_gives_what_torch_gives(name: str, zoo: Zoo) -> None:
 @pytest.mark.parametrize("name", ["marian", "m2m100"])
 def test_a_key_does_not_depend_on_its_batch(name: str, zoo: Zoo) -> None:
     model = zoo.model(name)
+    compiled, start = CompiledModel.of(model), model.start_ids
+    assert compiled is not None
     sources, targets = model.encode_sources(SOURCES), model.encode_targets(TARGETS)
-    together = model.teacher_force(sources, targets)
-    alone = [model.teacher_force([source], [target]) for source, target in zip(sources, targets, strict=True)]
+    together = compiled.teacher_force(sources, targets, start)
+    alone = [compiled.teacher_force([source], [target], start) for source, target in zip(sources, targets, strict=True)]
     assert torch.equal(together.keys, torch.cat([each.keys for each in alone]))
     assert torch.equal(together.log_p_gold, torch.cat([each.log_p_gold for each in alone]))
 
