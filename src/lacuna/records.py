@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 from lacuna.errors import SettingError
-
-if TYPE_CHECKING:  # the command line starts without NumPy
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +116,3 @@ class Translation:
     without_memory: bool = False
     flag: str = ""
     confidence: float | None = None
-
-
-class NextTokens(NamedTuple):
-    """The most probable next tokens of some hypotheses, most probable first.
-
-    :param tokens: (rows, count).
-    :param log_probs: Natural log-probabilities; minus infinity where a row has no such token: (rows, count).
-    """
-
-    tokens: NDArray[np.int64]
-    log_probs: NDArray[np.float32]

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from lacuna.records import NextTokens
+from lacuna.likely_tokens import NextTokens
 
 # From here on log(1 + exp(x)) equals x in float64.
 _SOFTPLUS_LINEAR = 50.0

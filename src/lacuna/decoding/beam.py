@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lacuna.decoding.backpointers import ROOT, Backpointers, Extensions, FinishedHypotheses, Hypothesis
 from lacuna.errors import ModelError, SettingError
-from lacuna.records import NextTokens
+from lacuna.likely_tokens import NextTokens
 
 _NONE = np.float32(-np.inf)
 

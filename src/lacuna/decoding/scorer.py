@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from lacuna.records import NextTokens
+from lacuna.likely_tokens import NextTokens
 
 State = TypeVar("State")
 

@@ -17,7 +17,7 @@ from lacuna.decoding.backpointers import Hypothesis
 from lacuna.decoding.beam import BeamRules, BeamSettings, LiveHypotheses
 from lacuna.decoding.scorer import Scorer, State
 from lacuna.errors import SettingError
-from lacuna.records import NextTokens
+from lacuna.likely_tokens import NextTokens
 
 # Following backpointers costs about a millisecond, for one sentence as for many.
 _READ_AT_ONCE = 16

@@ -51,17 +51,19 @@ def compile_with(function: _F, math: set[str] | bool) -> _F:
 
 
 @contextmanager
-def announced(what: str) -> Iterator[None]:
+def announced(what: str) -> Iterator[bool]:
     """Say that kernels are compiled, unless they were compiled before: it takes so long that a user may wonder.
 
     :param what: Which kernels: a name for a file.
+    :return: Whether they must be compiled, and can be cached.
     """
     folder = _folder()
     mark = None if folder is None else folder / f"{what}.compiled"
-    if mark is None or not mark.exists():
+    is_new = mark is None or not mark.exists()
+    if is_new:
         again = " (the next start is faster)" if mark else f" (set {VARIABLE} to a folder to keep them)"
         _LOGGER.warning("compiling the %s kernels for this processor%s", what, again)
-    yield
+    yield is_new and mark is not None
     if mark is not None:
         with suppress(OSError):
             mark.touch()

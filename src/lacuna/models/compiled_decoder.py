@@ -67,8 +67,8 @@ class CompiledModel:
         self._encoder, self._decoder = (packed.layers(stack, kernels) for stack in ("encoder", "decoder"))
         self._encoder_tables, self._decoder_tables = (packed.tables(stack, kernels) for stack in ("encoder", "decoder"))
         self._head, self._vocabulary, self._exact = packed.head(kernels), packed.settings.vocabulary, packed.exact
-        rounded = packed.settings.precision != "float32"
-        self._correcting = self._exact if rounded else self._exact[:0]
+        self._correcting = self._exact if packed.settings.precision != "float32" else self._exact[:0]
+        self._forces = packed.settings.precision == "bfloat16"  # others run teacher forcing in torch
         self.cache_shape = len(self._decoder.norms), 2, 0, self._exact.shape[1]
 
     @classmethod
@@ -105,16 +105,22 @@ class CompiledModel:
             if path is not None:
                 save_packed(packed, path)
                 packed = open_packed(path, model.fingerprint) or packed  # the memory of the arrays is free again
-        compiled = cls(packed, kernels)
-        with kernels.announced(precision):
-            compiled._run_once(model.start_ids)
+        with kernels.announced(precision) as is_new:
+            if is_new:
+                from lacuna.models.kernel_compiling import compile_elsewhere
+
+                compile_elsewhere(precision)
+            compiled = cls(packed, kernels)
+            compiled.run_once(model.start_ids)
         return compiled
 
-    def _run_once(self, start_ids: Sequence[int]) -> None:
-        """Decode one token, so that all kernels are compiled now instead of during the first translation."""
+    def run_once(self, start_ids: Sequence[int]) -> None:
+        """Run all kernels, so that they are read or compiled now instead of during the first translation."""
         keys = CompiledCache(self, [[0]]).begin(start_ids).numpy()
         likely = self.find_next(keys, 1, np.empty(0, np.int64))
         self.logits_of(keys, likely.tokens)
+        if self._forces:
+            self.score_gold(self.force([[0]], [[0]]), np.zeros(1, np.int64))
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Floats, Integers]:
         """Run the encoder; return keys and values of cross-attention, and where each source starts and ends in them."""

@@ -38,8 +38,8 @@ Arrays = dict[str, NDArray[Any]]
 PRECISIONS = {"float32": ("float32", "float32"), "int8": ("int16", "int8"), "bfloat16": ("bfloat16", "bfloat16")}
 
 _STACKS = ("encoder", "decoder")
-_LINEARS = ("own", "own_out", "cross_query", "cross_source", "cross_out", "widen", "narrow")
-_NORMS = ("norms", "first_norm", "last_norm")
+LINEARS = ("own", "own_out", "cross_query", "cross_source", "cross_out", "widen", "narrow")
+NORMS = ("norms", "first_norm", "last_norm")
 
 
 class StackSettings(Record):
@@ -83,8 +83,8 @@ class PackedWeights(NamedTuple):
     def layers(self, stack: str, kernels: Any) -> Any:  # noqa: ANN401 - of numba
         """Return the layers of the encoder or the decoder, for kernels."""
         settings: StackSettings = getattr(self.settings, stack)
-        linears = {name: self._linear(f"{stack}.{name}", kernels) for name in _LINEARS}
-        norms = {name: self.arrays[f"{stack}.{name}"] for name in _NORMS}
+        linears = {name: self._linear(f"{stack}.{name}", kernels) for name in LINEARS}
+        norms = {name: self.arrays[f"{stack}.{name}"] for name in NORMS}
         numbers = settings.heads, settings.activation, settings.norm_first, settings.eps
         return kernels.Layers(**linears, **norms, settings=numbers)
 

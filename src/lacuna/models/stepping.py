@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.errors import ModelError
+from lacuna.likely_tokens import NextTokens
 from lacuna.models.adapter import Model
 from lacuna.models.compiled_decoder import CompiledCache, CompiledModel, relative
 from lacuna.models.fast_decoder import FastCache, FastDecoder
 from lacuna.models.top_tokens import best_tokens
-from lacuna.records import NextTokens
 
 
 class KVCache(Protocol):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from lacuna.kernels import load_kernels
-from lacuna.records import NextTokens
+from lacuna.likely_tokens import NextTokens
 
 _BLOCK = 64
 

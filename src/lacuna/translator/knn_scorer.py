@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners import mix_tokens
+from lacuna.likely_tokens import NextTokens
 from lacuna.models.stepping import ModelScorer, ModelState, Prediction
-from lacuna.records import NextTokens
 from lacuna.translator.retriever import Retriever
 
 

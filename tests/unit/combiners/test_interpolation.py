@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lacuna.combiners.base import first_ranks
 from lacuna.combiners.interpolation import Weighing, gold_probability, interpolate, mix_tokens, retrieved_gains
-from lacuna.records import NextTokens
+from lacuna.likely_tokens import NextTokens
 from unit.combiners.neighborhoods import mix_densely
 
 VOCABULARY, K = 7, 4

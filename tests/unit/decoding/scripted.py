@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from lacuna.likely_tokens import NextTokens
 from lacuna.models.top_tokens import best_tokens
-from lacuna.records import NextTokens
 
 EOS = 0
 

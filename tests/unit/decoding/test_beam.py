@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, search
 from lacuna.errors import ModelError, SettingError
+from lacuna.likely_tokens import NextTokens
 from lacuna.models.top_tokens import best_tokens
-from lacuna.records import NextTokens
 from unit.decoding.scripted import EOS, Prefixes, Scripted, all_translations
 
 SEEDS = st.integers(0, 10_000)

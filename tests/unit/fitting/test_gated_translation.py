@@ -16,11 +16,12 @@ from lacuna.errors import CombinerError
 from lacuna.fitting import DevSet, FitVanilla, add_gate, fit_combiner
 from lacuna.fitting.gate import collect_gate_tokens, find_regions
 from lacuna.index import build_index
+from lacuna.likely_tokens import NextTokens
 from lacuna.margin import measure_margin, read_margins
 from lacuna.memory import Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
-from lacuna.records import NextTokens, Origin, SentencePair
+from lacuna.records import Origin, SentencePair
 from lacuna.translator.knn_scorer import KnnScorer
 from lacuna.translator.retriever import Retriever
 from plain_systems import open_plain

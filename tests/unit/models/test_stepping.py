@@ -14,12 +14,12 @@ import torch
 
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, decode_all, search
 from lacuna.errors import ModelError
+from lacuna.likely_tokens import NextTokens
 from lacuna.models.adapter import Model
 from lacuna.models.compiled_decoder import CompiledModel
 from lacuna.models.fast_decoder import LAYOUTS, FastDecoder
 from lacuna.models.loading import load_model
 from lacuna.models.stepping import ModelScorer, ModelState
-from lacuna.records import NextTokens
 from unit.models.tiny_models import KINDS, SOURCES, Zoo
 
 MODEL_KINDS = sorted(KINDS)

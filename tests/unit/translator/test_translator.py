@@ -17,10 +17,11 @@ from lacuna.decoding import BeamSettings
 from lacuna.errors import CorpusError, LacunaWarning, SettingError, StoreError
 from lacuna.fitting import DevSet, collect_retrievals
 from lacuna.index import build_index
+from lacuna.likely_tokens import NextTokens
 from lacuna.memory import Memory, open_memory
 from lacuna.models.adapter import Model
 from lacuna.models.stepping import ModelScorer
-from lacuna.records import NextTokens, Origin, SentencePair
+from lacuna.records import Origin, SentencePair
 from lacuna.translator.knn_scorer import KnnScorer
 from lacuna.translator.retrieval import find_neighbors
 from lacuna.translator.retriever import Retriever
