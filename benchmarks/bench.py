@@ -120,7 +120,7 @@ def compare(best: dict[str, dict[str, Any]], references: Sequence[str]) -> dict[
         return {}
     scores = {}
     for name in best:
-        without = name.removesuffix(" int8").removesuffix(",").removesuffix(", gate")
+        without = name.removesuffix(", translated again").removesuffix(" int8").removesuffix(",").removesuffix(", gate")
         pair = {one: best[one]["texts"] for one in dict.fromkeys((without, name)) if one in best}
         score = evaluate_systems(references, pair)[-1]
         sure = "" if len(pair) < 2 else f"p of a decline {score.p_decline:.3f}"
@@ -136,7 +136,7 @@ def show(batch: int, best: dict[str, dict[str, Any]], references: Sequence[str])
     for column in ("system", "tokens/s", "ratio", "lines/s", "ratio", *parts, "BLEU", ""):
         table.add_column(column, justify="left" if column in ("system", "") else "right", no_wrap=True)
     for name, each in best.items():
-        plain = best["lacuna int8" if name.endswith("int8") and "CTranslate2" not in name else "lacuna"]
+        plain = best["lacuna int8" if "int8" in name and "CTranslate2" not in name else "lacuna"]
         speeds = []
         for kind in ("speed", "sentences"):
             speeds += [f"{each[kind]:,.1f}", f"{each[kind] / plain[kind]:.2f}"]
@@ -152,7 +152,7 @@ def main() -> None:
     for name in ("model", "test", "memory", "combiner", "pruned", "pruned-combiner"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--sentences", type=int, default=96, help="at batch 32; fewer at smaller ones")
+    parser.add_argument("--sentences", type=int, default=96, help="at batch 32; fewer at smaller ones, 32 or more")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lacuna-only", action="store_true", help="skip transformers and CTranslate2")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -166,7 +166,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         systems = make_systems(args, model, Path(folder))
         for batch in args.batch:
-            count = max(4, min(args.sentences, args.sentences * batch // 32))
+            count = min(args.sentences, max(32, args.sentences * batch // 32))
             show(batch, measure(systems, texts[:count], batch, args.rounds), references[:count])
     for store in filter(None, (args.memory, args.pruned)):
         memory = open_memory(store)

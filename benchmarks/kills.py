@@ -54,6 +54,7 @@ class Rule:
     vocabulary_size: int = VOCABULARY
     eos_id: int = EOS
     mask_placeholders: bool = False
+    precision: str = "float32"
 
     def is_direction(self, languages: Languages) -> bool:
         """Accept any direction."""

@@ -62,9 +62,9 @@ def use_once(args: argparse.Namespace) -> None:
     memory = open_memory(args.use)
     texts, _ = read_texts(args.test, args.sentences, model)
     combiner, gate = load_combiner(args.combiner).combiner, gate_of(args.combiner)
-    systems = [of_lacuna("plain", model), of_lacuna("adaptive", model, memory, combiner)]
+    systems = [of_lacuna("plain", model, int8=None), of_lacuna("adaptive", model, memory, combiner, int8=None)]
     if gate:
-        systems.append(of_lacuna("with gate", model, memory, combiner, gate=gate))
+        systems.append(of_lacuna("with gate", model, memory, combiner, gate=gate, int8=None))
     for system in systems:
         system.run(texts[:32], 32)
     best = measure(systems, texts, 32, args.rounds)

@@ -17,7 +17,9 @@ from lacuna.decoding import BeamSettings
 
 PLACEHOLDER = re.compile(r"\{([\w.]+):(\w+)\.?(\w*)\}")
 # A number in a help text that is no default: an example, a bound, or part of a name.
-HARMLESS = re.compile(r"cuda:1|IVF4096,PQ64|CORPUS@2|has twice|8-bit|0 to 1|0: never|0 for|0 is|0\.0\.0\.0|wmt22")
+HARMLESS = re.compile(
+    r"cuda:1|IVF4096,PQ64|CORPUS@2|has twice|8-bit|0 to 1|0: never|0 for|0 is|0\.0\.0\.0|wmt22|bf(?:loat)?16"
+)
 
 
 def helps() -> list[tuple[str, str]]:

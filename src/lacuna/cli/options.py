@@ -96,7 +96,8 @@ Precision = Annotated[
         "--precision",
         parser=parse_precision,
         metavar="PRECISION",
-        help="float32, or bf16: twice as fast on a CPU with AVX-512 BF16 (docs/datastore.md); float16 on a GPU.",
+        help="Of the forward pass. With bf16, a CPU with such products is about twice as fast; see docs/datastore.md. "
+        "A GPU also has half precision.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]

@@ -160,7 +160,7 @@ _weigh, _weigh_2, _weigh_4, _weigh_8 = map(_make_weighing, (0, 2, 4, 8))
 
 @compiled
 def weight_buffer(count: int) -> Floats:
-    """Return a buffer for the attention to so many tokens."""
+    """Return a buffer for the attention to a number of tokens."""
     return np.empty(-(-count // LANES) * LANES, np.float32)
 
 

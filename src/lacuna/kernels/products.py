@@ -65,7 +65,7 @@ def pack(weight: Floats, bias: Floats | None, precision: str = "float32") -> Pac
         return PackedLinear(packed, units, wide)
     codes: NDArray[Any] = bfloat16_bits(filled)
     if precision in MAX_WEIGHT:
-        units = np.maximum(np.abs(filled).max(1), np.finfo(np.float32).tiny) / np.float32(MAX_WEIGHT[precision])
+        units = np.maximum(np.abs(filled).max(1) / np.float32(MAX_WEIGHT[precision]), np.finfo(np.float32).tiny)
         codes = np.rint(filled / units[:, None]).astype(precision)
     pairs = codes.reshape(blocks, COLUMNS, inputs // 2, 2).transpose(0, 2, 1, 3)
     return PackedLinear(np.ascontiguousarray(pairs).reshape(blocks, inputs, COLUMNS), units, wide)

@@ -2,7 +2,7 @@
 
 In a process that compiles kernels, one kernel may call a function that was compiled for another, whose sums are in
 another order: its last digits differ from those of a process that reads the kernels from the cache. So that all
-processes give the same results, kernels are compiled elsewhere and always read. Knows nothing of particular models.
+processes give the same results, kernels are compiled elsewhere and always read.
 """
 
 from __future__ import annotations
