@@ -318,10 +318,11 @@ def decode(
     for place in range(len(everything)):
         everything[place] = place
     weights = weight_buffer(max(slots.shape[1], source.shape[2]))
-    # Addresses: see attend.
-    buffer, queries, out, size = address(weights), address(made), address(attended), width // heads
+    size = width // heads
     _embed(tokens, positions, tables, decoder, x)
     for layer in range(len(decoder.norms)):
+        # Addresses: see attend. They are taken in each layer, because numba frees an array after its last use.
+        buffer, queries, out = address(weights), address(made), address(attended)
         _project_self(x, layer, decoder, scratch, y, made)
         keys, values = cache[layer, 0], cache[layer, 1]
         for row in range(rows):

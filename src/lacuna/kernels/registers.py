@@ -132,5 +132,5 @@ def load_float(_: Any, line: Any, place: Any) -> Any:
 
 @compiled
 def address(array: NDArray[Any]) -> np.uint64:
-    """Return the address of an array."""
+    """Return the address of an array, which must be used after its address is: numba frees it after its last use."""
     return np.uint64(array.ctypes.data)

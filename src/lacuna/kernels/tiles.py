@@ -7,7 +7,7 @@ precision of the weights:
 - ``float32``: one fused multiplication and addition for each weight.
 - ``bfloat16``: pairs of 16-bit floats, added up in float32; only on processors with AVX-512 BF16.
 - ``int16`` and ``int8``: pairs of 16-bit integers, added up in 32 bits; 8-bit weights are widened when they are read.
-  Sums are exact (see :mod:`lacuna.kernels.products`), so that all forms of a tile give the same numbers: one
+  Sums are exact (see :mod:`lacuna.kernels.products`), so that all forms of a tile give the same sums: one
   instruction on processors with AVX-512 VNNI, two on others, and plain arithmetic without AVX-512 and AVX2.
 
 Generated with llvmlite, because no compiler turns loops into these instructions reliably. Knows addresses only.

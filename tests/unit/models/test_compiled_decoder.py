@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lacuna.combiners.exact_contexts import TOLERANCE
-from lacuna.decoding import BeamSettings, search
+from lacuna.decoding import BeamSettings, decode_all, search
 from lacuna.errors import ModelError
 from lacuna.models import compiled_decoder
 from lacuna.models.adapter import Model
 from lacuna.models.compiled_decoder import CompiledModel
 from lacuna.models.loading import load_model
 from lacuna.models.stepping import ModelScorer, ModelState
+from lacuna.workers import WorkerPool
 from unit.models.tiny_models import KINDS, SOURCES, TARGETS, Zoo
 
 COMPILED = sorted(kind for kind in KINDS if "t5" not in kind)
@@ -199,3 +200,14 @@ def test_keys_of_the_bundled_model_stay_within_exact_contexts(bundled: Model) ->
             added = torch.tensor([targets[number][length] for number in alive])
             state = scorer.advance(state, torch.tensor(staying), added)
     assert worst < TOLERANCE
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_threads_with_wide_beams_do_not_disturb_each_other(bundled: Model, int8: bool) -> None:
+    """A buffer that a kernel had freed too early was taken by the other thread."""
+    words = ["Haus", "Baum", "Fenster", "Datei", "Speicher", "Ordner", "öffnen", "schließen", "und", "oder", "nicht"]
+    texts = [" ".join(words[number % (3 + size)] for size in range(2 + number % 23)) + "." for number in range(60)]
+    sources, scorer = bundled.encode_sources(texts), ModelScorer(bundled, int8=int8)
+    beam = BeamSettings(beam=20, max_new_tokens=40)
+    several, alone = (decode_all(scorer, sources, beam, batch_size=8, pool=WorkerPool(count, 1)) for count in (2, 1))
+    assert [each[0].tokens for each in several] == [each[0].tokens for each in alone]
