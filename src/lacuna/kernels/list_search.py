@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from lacuna.kernels.compiling import compiled, processor_features
-from lacuna.kernels.products import Floats, Integers, PackedLinear, make_codes, multiply
+from lacuna.kernels.products import Floats, Integers, PackedLinear, product
 from lacuna.kernels.products import pack as pack_linear
 from lacuna.kernels.tiles import COLUMNS
 
@@ -311,17 +311,6 @@ def pack(weight: Floats, bias: Floats) -> PackedLinear:
 
 
 @compiled
-def _project(x: Floats, linear: PackedLinear) -> Floats:
-    """Return a linear layer of all rows: (rows, blocks * COLUMNS)."""
-    out = np.empty((len(x), len(linear.bias)), np.float32)
-    for row in range(len(x)):
-        for column in range(len(linear.bias)):
-            out[row, column] = linear.bias[column]
-    multiply(x, linear.weight, linear.units, out, *make_codes(0, 0))  # float32 products round nothing
-    return out
-
-
-@compiled
 def _score_bound(address: np.uint64, blocks: int, wanted: int) -> np.float32:
     """Return a number that at least ``wanted`` scores reach, and not many more."""
     if wanted > blocks:
@@ -420,8 +409,8 @@ def search(queries: Floats, probes: int, candidates: int, file: PackedFile, dist
     for row in range(len(queries)):
         for column in range(width):
             centered[row, column] = queries[row, column] - file.mean[column]
-    rotated = _project(centered, file.rotation)
-    scores = _project(rotated, file.centroids)
+    rotated = product(centered, file.rotation)
+    scores = product(rotated, file.centroids)
     best, lists = np.empty(probes, np.float32), np.empty(probes, np.int64)
     exact = np.empty(len(file.codebooks) * CODEBOOK, np.float32)
     tables = np.empty(len(file.codebooks) * CODEBOOK, np.uint8)
