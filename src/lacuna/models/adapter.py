@@ -369,8 +369,8 @@ class Model:
         """
         from lacuna.models.compiled_decoder import find_obstacle
 
-        # Not for float32: the last bits of kernels differ between a process that compiles them and one that finds them
-        # in the cache, and a build that is resumed must give the same bytes.
+        # Not for float32: a build that is resumed must give the same bytes, with numba or without, and whether kernels
+        # come from the cache or not.
         if self.device.type != "cpu" or self.precision == "float32":
             return False
         obstacle = find_obstacle(self, self.precision)

@@ -206,7 +206,9 @@ def test_keys_of_the_bundled_model_stay_within_exact_contexts(bundled: Model) ->
 def test_threads_with_wide_beams_do_not_disturb_each_other(bundled: Model, int8: bool) -> None:
     """A buffer that a kernel had freed too early was taken by the other thread."""
     words = ["Haus", "Baum", "Fenster", "Datei", "Speicher", "Ordner", "öffnen", "schließen", "und", "oder", "nicht"]
-    texts = [" ".join(words[number % (3 + size)] for size in range(2 + number % 23)) + "." for number in range(60)]
+    texts = [
+        " ".join(words[number * size % len(words)] for size in range(2 + number % 23)) + "." for number in range(60)
+    ]
     sources, scorer = bundled.encode_sources(texts), ModelScorer(bundled, int8=int8)
     beam = BeamSettings(beam=20, max_new_tokens=40)
     several, alone = (decode_all(scorer, sources, beam, batch_size=8, pool=WorkerPool(count, 1)) for count in (2, 1))
