@@ -167,7 +167,7 @@ class Model:
 
     @cached_property
     def forms(self) -> dict[str, Any]:
-        """Cache of other forms of the weights, e.g. int8; valid because the weights never change."""
+        """Cache of other forms of the weights, such as packed ones; valid because the weights never change."""
         return {}
 
     @property
@@ -312,7 +312,7 @@ class Model:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run the encoder; return its output ``(batch, length, dimension)`` and attention mask ``(batch, length)``.
 
-        :param encoder: A replacement for the model's encoder, such as an int8 one.
+        :param encoder: The model's encoder in another form, such as one with packed weights.
         """
         self.check_sources(sources)
         module = self.hf.get_encoder() if encoder is None else encoder
