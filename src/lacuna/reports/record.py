@@ -33,11 +33,13 @@ class ClaimRecord(Record):
 
 
 class StepRecord(Record):
-    """A step; ``key`` changes with everything that decides its result."""
+    """A step; ``key`` changes with everything that decides its result. Earlier versions measured only the seconds."""
 
     name: str
-    seconds: _Seconds
     key: str
+    seconds: _Seconds
+    cpu_seconds: _Seconds | None = None
+    peak_bytes: int | None = None
 
 
 class ExperimentRecord(Record):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import xxhash
 from lacuna.artifacts.files import sha256_of, write_json
 from lacuna.artifacts.manifests import read_object, sealed, unsealed
 from lacuna.errors import LacunaError
+from lacuna.steps.usage import Usage, measured_usage
 
 # Increase a number when a code change makes the step give another result for the same inputs: other entries kept, other
 # margins, another file format. Results of the old version are then computed again. These numbers are declared because a
@@ -54,17 +54,22 @@ class CachedStep:
 
     :param key: Hash of name, version and inputs.
     :param folder: Folder of the results.
-    :param seconds: Run time of the step, in whichever run it was done; after an interruption, of the last part only.
+    :param usage: What it took, in whichever run it was done; after an interruption, only the last part.
     """
 
     name: str
     key: str
     folder: Path
-    seconds: float
+    usage: Usage
+
+    @property
+    def seconds(self) -> float:
+        """Run time of the step."""
+        return self.usage.seconds
 
     def as_json(self) -> dict[str, Any]:
         """Return the step as JSON."""
-        return {"name": self.name, "key": self.key, "seconds": self.seconds}
+        return {"name": self.name, "key": self.key, **asdict(self.usage)}
 
 
 class StepCache:
@@ -89,18 +94,18 @@ class StepCache:
         """
         key = step_key(name, inputs)
         folder = self._folder / f"{name}-{key}"
-        if _seconds(folder) is None:
+        if _usage(folder) is None:
             if not resumes:
                 shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, exist_ok=True)
             self._announce(name)
-            started = time.monotonic()
-            work(folder)
+            with measured_usage() as usage:
+                work(folder)
             # Written last and atomically: its presence means that the results are complete.
-            content = {"inputs": inputs, "seconds": round(time.monotonic() - started, 1), "files": _hashes(folder)}
+            content = {"inputs": inputs, **asdict(usage), "files": _hashes(folder)}
             write_json(folder / _DONE, sealed(content))
             self.made.append(name)
-        step = CachedStep(name, key, folder, _seconds(folder) or 0.0)
+        step = CachedStep(name, key, folder, _usage(folder) or Usage())
         if step not in self.steps:
             self.steps.append(step)
         return step
@@ -116,8 +121,8 @@ class StepCache:
         return json.loads((step.folder / file).read_text(encoding="utf-8"))
 
 
-def _seconds(folder: Path) -> float | None:
-    """Return the run time of a finished step; ``None`` if it has no results, or if they are damaged."""
+def _usage(folder: Path) -> Usage | None:
+    """Return what a finished step took; ``None`` if it has no results, or if they are damaged."""
     try:
         content = unsealed(read_object(folder / _DONE, LacunaError, missing="not finished", again="run it again"))
     except LacunaError:
@@ -126,7 +131,8 @@ def _seconds(folder: Path) -> float | None:
     # Results of earlier versions have no hashes.
     if content is None or content.get("files", hashes) != hashes or not isinstance(content.get("seconds"), int | float):
         return None
-    return float(content["seconds"])
+    # Earlier versions measured only the seconds.
+    return Usage(float(content["seconds"]), content.get("cpu_seconds"), content.get("peak_bytes"))
 
 
 def _hashes(folder: Path) -> dict[str, str]:
