@@ -34,6 +34,7 @@ _FAISS.InterruptCallback.clear_instance()
 
 # Kinds that quantize whole keys; before others, a transformation changes the dimension.
 _WHOLE_PQ = re.compile(r"(?:IVF[^,]*,)?PQ(\d+).*")
+_MORE_LISTS = 4  # each further round of a restricted search reads this many times more lists
 _BLOCK_ELEMENTS = 1 << 24  # of float32 keys added at once: 64 MiB
 
 # faiss has one threshold for the whole process. We lower it while any of our calls runs and restore it after the last
@@ -96,11 +97,46 @@ class FaissIndex:
             distances = np.where(ids < 0, np.float32(np.inf), np.maximum(distances, np.float32(0)))
         return nearest(distances, ids, k)
 
+    def restricted(self, keep: NDArray[np.bool_]) -> RestrictedLists | None:
+        """Return a search of some rows only; ``None`` if it has no lists that the compiled search can read."""
+        if not self.settings.nprobe or not self.size or (lists := self._lists) is None:
+            return None
+        return RestrictedLists(lists.keeping(keep), int(np.count_nonzero(keep)), self.settings, self._keys.dimension)
+
     @cached_property
     def _lists(self) -> InvertedFile | None:
         """Its lists for the compiled search, read when they are first needed."""
         with self._lock:
             return self.__dict__.get("_lists") or read_lists(self._index, self._mean)
+
+
+class RestrictedLists:
+    """Searches some rows of a faiss index: the others take no place among the candidates.
+
+    :param lists: The lists, in which only these rows are found.
+    :param rows: Number of these rows.
+    """
+
+    def __init__(self, lists: InvertedFile, rows: int, settings: SearchSettings, dimension: int) -> None:
+        self._lists, self._rows, self._settings, self._dimension = lists, rows, settings, dimension
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Neighborhood | None:
+        """Find approximately the ``k`` nearest of the rows; ``None`` if ``k`` is too large for the compiled search.
+
+        More lists are read for queries with fewer than ``k`` neighbors in the nearest ones.
+        """
+        queries, reranked = check_queries(queries, k, self._dimension), k * self._settings.rerank
+        if not self._lists.serves(reranked):
+            return None
+        nprobe = self._settings.nprobe or 1
+        found = self._lists.search(queries, k, nprobe, reranked)
+        while nprobe < len(self._lists):
+            lacking = np.flatnonzero(found.ids[:, min(k, self._rows) - 1] < 0) if self._rows else ()
+            if not len(lacking):
+                break
+            nprobe = min(len(self._lists), _MORE_LISTS * nprobe)
+            found.distances[lacking], found.ids[lacking] = self._lists.search(queries[lacking], k, nprobe, reranked)
+        return found
 
 
 def make_index(

@@ -34,9 +34,22 @@ class InvertedFile:
         self._index = index  # owns the memory of the lists
         self._kernels, self._lists = kernels, lists
 
+    def __len__(self) -> int:
+        return len(self._lists.sizes)
+
     def serves(self, candidates: int) -> bool:
         """Tell whether a search that re-ranks this number of candidates is fast here."""
         return candidates <= _MAX_CANDIDATES
+
+    def keeping(self, keep: NDArray[np.bool_]) -> InvertedFile:
+        """Return the same lists, of which only some rows are found.
+
+        :param keep: Whether a row may be found, for each row.
+        """
+        sizes, block = self._lists.sizes, self._kernels.BLOCK
+        kept = np.zeros(int((-(-sizes // block)).sum()), np.uint32)
+        self._kernels.mark_kept(self._lists, np.ascontiguousarray(keep), kept)
+        return InvertedFile(self._index, self._kernels, self._lists._replace(kept=kept))
 
     def search(self, queries: NDArray[np.float32], k: int, nprobe: int, candidates: int) -> Neighborhood:
         """Find the ``k`` nearest of the candidates in the nearest lists."""
@@ -61,15 +74,19 @@ def read_lists(index: Any, mean: NDArray[np.float32]) -> InvertedFile | None:  #
     centroids = lists.quantizer.reconstruct_n(0, lists.nlist)
     books = _FAISS.vector_to_array(lists.pq.centroids).reshape(lists.M, kernels.CODEBOOK, lists.pq.dsub)
     places = range(lists.nlist)
+    sizes = np.array([lists.invlists.list_size(place) for place in places], np.int64)
+    blocks = -(-sizes // kernels.BLOCK)
     read = kernels.PackedFile(
         np.ascontiguousarray(mean, np.float32),
         kernels.pack(_FAISS.vector_to_array(rotation.A).reshape(rotation.d_out, rotation.d_in), offset),
         kernels.pack(centroids, -0.5 * np.einsum("nd,nd->n", centroids, centroids)),
         np.ascontiguousarray(books.transpose(0, 2, 1)),
-        np.array([lists.invlists.list_size(place) for place in places], np.int64),
+        sizes,
         np.array([_address(lists.invlists.get_codes(place)) for place in places], np.uint64),
         np.array([_address(lists.invlists.get_ids(place)) for place in places], np.uint64),
         np.uint64(_address(keys.codes.data())),
+        np.cumsum(blocks) - blocks,
+        np.empty(0, np.uint32),
     )
     return InvertedFile(index, kernels, read)
 

@@ -291,6 +291,8 @@ class PackedFile(NamedTuple):
     :param codes: Address of the codes of each list.
     :param ids: Address of the row numbers of each list, int64.
     :param keys: Address of the centered half-precision keys.
+    :param first_blocks: Number of the first block of each list, if all blocks are counted in the order of the lists.
+    :param kept: For each block, one bit for each of its keys that may be found; empty if all may be.
     """
 
     mean: Floats
@@ -301,6 +303,8 @@ class PackedFile(NamedTuple):
     codes: NDArray[np.uint64]
     ids: NDArray[np.uint64]
     keys: np.uint64
+    first_blocks: Integers
+    kept: NDArray[np.uint32]
 
 
 def pack(weight: Floats, bias: Floats) -> PackedLinear:
@@ -308,6 +312,22 @@ def pack(weight: Floats, bias: Floats) -> PackedLinear:
     packed = pack_linear(weight, bias)
     packed.bias[len(bias) :] = -np.inf
     return packed
+
+
+@compiled
+def mark_kept(file: PackedFile, keep: NDArray[np.bool_], kept: NDArray[np.uint32]) -> None:
+    """Write ``PackedFile.kept``.
+
+    :param keep: Whether a row may be found: (rows,).
+    :param kept: Output: (blocks,).
+    """
+    for number in range(len(file.sizes)):
+        for first in range(0, file.sizes[number], BLOCK):
+            bits = np.uint32(0)
+            for offset in range(min(BLOCK, file.sizes[number] - first)):
+                if keep[_read_integer(file.ids[number] + np.uint64(8 * (first + offset)))]:
+                    bits |= np.uint32(1) << np.uint32(offset)
+            kept[file.first_blocks[number] + first // BLOCK] = bits
 
 
 @compiled
@@ -429,7 +449,7 @@ def search(queries: Floats, probes: int, candidates: int, file: PackedFile, dist
 
 @compiled
 def _scan(file: PackedFile, lists: Integers, tables: NDArray[np.uint8], sums: NDArray[np.uint16]) -> int:
-    """Write the sums of all keys in some lists, block after block; 65535 where a block has no key."""
+    """Write the sums of all keys in some lists, block after block; 65535 where there is no key that may be found."""
     blocks = 0
     for place in range(len(lists)):
         size = file.sizes[lists[place]] if lists[place] >= 0 else 0
@@ -438,6 +458,12 @@ def _scan(file: PackedFile, lists: Integers, tables: NDArray[np.uint8], sums: ND
             output = np.uint64(sums.ctypes.data) + np.uint64(2 * BLOCK * blocks)
             registers = len(tables) // CODEBOOK // TABLES
             _scan_blocks(file.codes[lists[place]], count, np.uint64(tables.ctypes.data), registers, output)
+            if len(file.kept):
+                for block in range(count):
+                    dropped = ~file.kept[file.first_blocks[lists[place]] + block]
+                    while dropped:
+                        sums[blocks + block, np.int64(_first_one(dropped))] = 65535
+                        dropped &= dropped - np.uint32(1)
             blocks += count
             for empty in range(size - (count - 1) * BLOCK, BLOCK):
                 sums[blocks - 1, empty] = 65535
@@ -458,6 +484,8 @@ def _choose(file: PackedFile, lists: Integers, sums: NDArray[np.uint16], blocks:
         size = file.sizes[lists[place]] if lists[place] >= 0 else 0
         for first in range(0, size, BLOCK):
             bits = _within(np.uint64(sums.ctypes.data) + np.uint64(2 * BLOCK * block), np.uint16(bound))
+            if len(file.kept):  # if there are too few keys, the bound is 65535, which all others have too
+                bits &= file.kept[file.first_blocks[lists[place]] + first // BLOCK]
             while bits:
                 offset = np.int64(_first_one(bits))
                 bits &= bits - np.uint32(1)

@@ -135,10 +135,11 @@ class Memory(ABC):
         """Read the keys of given entries: (entries, dimension)."""
 
     @abstractmethod
-    def keeping(self, keep: NDArray[np.bool_]) -> Memory:
+    def keeping(self, keep: NDArray[np.bool_], weights: NDArray[np.float32] | None = None) -> Memory:
         """Return the memory with only some entries found.
 
         :param keep: Whether an entry may be found, for each entry of :attr:`store`.
+        :param weights: How many entries each one represents, instead of those of the store.
         :raises StoreError: As :attr:`store`.
         """
 
@@ -155,10 +156,7 @@ class Memory(ABC):
 
     @abstractmethod
     def reopening(self) -> tuple[Callable[..., Memory], tuple[object, ...]]:
-        """Say how another process opens this memory; see :class:`~lacuna.workers.Reopened`.
-
-        :raises SettingError: Some of its entries are left out, and another process would not know which.
-        """
+        """Say how another process opens this memory, with the same entries; see :class:`~lacuna.workers.Reopened`."""
 
     # --- Editing ------------------------------------------------------------------------------------------------------
 

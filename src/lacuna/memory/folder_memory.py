@@ -16,7 +16,6 @@ from lacuna.datastore.columns import SentenceTable
 from lacuna.datastore.decoded_windows import TeacherForcingModel
 from lacuna.datastore.manifest import ModelRecord
 from lacuna.datastore.segments import MEMORY
-from lacuna.errors import SettingError
 from lacuna.index import FilteredIndex, VectorIndex, open_index
 from lacuna.index.segmented import opened_indexes
 from lacuna.memory.base import ColumnName, FoundEntries, Memory, no_tag
@@ -53,6 +52,7 @@ class FolderMemory(Memory):
         self._lock = Lock()
         self._sources: SourceTable | None = None
         self._overview: FolderOverview | None = None
+        self._weights: NDArray[np.float32] | None = None  # instead of those of the store
 
     @classmethod
     def of(cls, store: Store, name: str | None = None, index: VectorIndex | None = None) -> FolderMemory:
@@ -124,9 +124,9 @@ class FolderMemory(Memory):
 
     def search(self, queries: NDArray[np.float32], k: int) -> FoundEntries:
         distances, ids = self.index.search(queries, k)
-        store = self.store
-        weights = None if store.weights is None else _read(store.weights, ids, 1.0)
-        return FoundEntries(distances, ids, _read(store.values, ids, -1), weights)
+        weights = self.store.weights if self._weights is None else self._weights
+        found = None if weights is None else _read(weights, ids, 1.0)
+        return FoundEntries(distances, ids, _read(self.store.values, ids, -1), found)
 
     def columns(self, entries: NDArray[np.int64], *names: ColumnName) -> dict[str, NDArray[Any]]:
         return {name: getattr(self.store, name)[entries] for name in names}
@@ -134,8 +134,10 @@ class FolderMemory(Memory):
     def keys(self, entries: NDArray[np.int64]) -> NDArray[np.float16]:
         return self.store.keys.gather(entries)
 
-    def keeping(self, keep: NDArray[np.bool_]) -> FolderMemory:
-        return self._derived(self.store, FilteredIndex(self.index, keep))
+    def keeping(self, keep: NDArray[np.bool_], weights: NDArray[np.float32] | None = None) -> FolderMemory:
+        memory = self._derived(self.store, FilteredIndex(self.index, keep))
+        memory._weights = weights
+        return memory
 
     def excluding(self, sentences: Collection[int]) -> FolderMemory:
         return self.keeping(~np.isin(self.store.sentence, np.asarray(sorted(sentences))))
@@ -147,9 +149,8 @@ class FolderMemory(Memory):
         return self.keeping(np.isin(self.store.sentence, np.asarray(chosen)))
 
     def reopening(self) -> tuple[Callable[..., Memory], tuple[object, ...]]:
-        if isinstance(self.index, FilteredIndex):
-            raise SettingError(f"{self.name}: workers cannot leave out entries of a memory in files; use no workers")
-        return _reopen, (self.store, self.name)
+        keep = self.index.keep if isinstance(self.index, FilteredIndex) else None
+        return _reopen, (self.store, self.name, keep, self._weights)
 
     # --- Editing ------------------------------------------------------------------------------------------------------
 
@@ -248,8 +249,11 @@ class FolderMemory(Memory):
             return self._sources
 
 
-def _reopen(store: Store, name: str) -> FolderMemory:
-    return FolderMemory.of(store, name)
+def _reopen(
+    store: Store, name: str, keep: NDArray[np.bool_] | None, weights: NDArray[np.float32] | None
+) -> FolderMemory:
+    memory = FolderMemory.of(store, name)
+    return memory if keep is None else memory.keeping(keep, weights)
 
 
 def _read(column: NDArray[Any], entries: NDArray[np.int64], missing: float) -> NDArray[Any]:  # of the shape of entries

@@ -136,7 +136,7 @@ class MilvusMemory(Memory):
     def keys(self, entries: NDArray[np.int64]) -> NDArray[np.float16]:
         return self.collection.fetch(entries, ["key"])["key"].astype(np.float16)
 
-    def keeping(self, keep: NDArray[np.bool_]) -> Memory:
+    def keeping(self, keep: NDArray[np.bool_], weights: NDArray[np.float32] | None = None) -> Memory:
         self._refuse()
 
     def excluding(self, sentences: Container[int]) -> MilvusMemory:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lacuna.index import Neighborhood, build_index, inverted_file, open_index
+from lacuna.index import FilteredIndex, Neighborhood, build_index, inverted_file, open_index
 from lacuna.index.faiss import FaissIndex
 from lacuna.index.inverted_file import read_lists
 from lacuna.kernels import load_list_search
@@ -122,6 +122,41 @@ def test_laws(index: FaissIndex, rows: int, k: int, nprobe: int, data: st.DataOb
     alone = search(index, queries[:1], k, nprobe, candidates)
     assert np.array_equal(alone.ids[0], ids[0])
     assert np.array_equal(alone.distances[0], distances[0])
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(share=st.floats(0, 1), k=st.integers(1, 20), nprobe=st.integers(1, LISTS), seed=st.integers(0, 99))
+def test_kept_rows_are_found_as_if_the_others_did_not_exist(
+    index: FaissIndex, share: float, k: int, nprobe: int, seed: int
+) -> None:
+    keep = np.random.default_rng(seed).random(len(KEYS)) < share
+    lists = read_lists(index._index, index._mean)
+    assert lists is not None
+    distances, ids = lists.keeping(keep).search(QUERIES, k, nprobe, 1024)
+    every, every_ids = lists.search(QUERIES, 1024, nprobe, 1024)
+    for row, (near, numbers) in enumerate(zip(every, every_ids, strict=True)):
+        left = (numbers >= 0) & keep[numbers]
+        expected = np.full(k, -1)
+        expected[: min(k, left.sum())] = numbers[left][:k]
+        # All keys of the lists are candidates if there are at most 1,024 of them.
+        if (numbers >= 0).sum() < 1024:
+            assert np.array_equal(ids[row], expected)
+            assert np.array_equal(distances[row][expected >= 0], near[left][:k])
+        assert keep[ids[row][ids[row] >= 0]].all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.003, 0.1, 0.6, 1.0])
+def test_a_filtered_index_reads_more_lists_until_there_are_enough_neighbors(index: FaissIndex, share: float) -> None:
+    keep = np.random.default_rng(1).random(len(KEYS)) < share
+    filtered, rows = FilteredIndex(index, keep), np.flatnonzero(keep)
+    distances, ids = filtered.search(QUERIES, 8)
+    assert ((ids >= 0).sum(axis=1) == min(8, len(rows))).all()
+    assert keep[ids[ids >= 0]].all()
+    assert np.array_equal(ids < 0, np.isinf(distances))
+    true = brute_force(KEYS[rows], QUERIES, 8)[1]
+    expected = np.where(true < 0, -1, rows[true] if len(rows) else -1)
+    assert (ids == expected).mean() > 0.85  # as many as the index finds without a filter
+    assert filtered.search(QUERIES, 300).ids.shape == (len(QUERIES), 300)  # too many for the compiled search
 
 
 def test_empty_lists_have_nothing(tmp_path: Path) -> None:

@@ -60,8 +60,21 @@ def test_some_entries_are_found(memory: FolderMemory, store: Store, case: str) -
     np.testing.assert_allclose(found.distances, expected, rtol=1e-5)
     assert keep[found.ids].all()
     assert (found.values == store.values[found.ids]).all()
-    with pytest.raises(SettingError, match="workers cannot leave out entries"):
-        some.reopening()
+    opened, arguments = some.reopening()
+    again = opened(*arguments).search(queries, 5)
+    assert all(np.array_equal(one, other) for one, other in zip(again[:3], found[:3], strict=True))
+
+
+def test_weights_of_a_choice_of_entries(memory: FolderMemory, store: Store) -> None:
+    weights = np.random.default_rng(2).integers(1, 9, store.entries).astype(np.float32)
+    some = memory.keeping(store.known, weights)
+    queries = np.random.default_rng(1).random((9, 4), np.float32) * 3
+    opened, arguments = some.reopening()
+    for each in (some, opened(*arguments)):
+        found = each.search(queries, 5)
+        assert found.weights is not None
+        assert np.array_equal(found.weights, weights[found.ids])
+    assert memory.search(queries, 5).weights is None
 
 
 def test_a_label_that_no_pair_has(memory: FolderMemory) -> None:
