@@ -1,13 +1,15 @@
 """The cached pipeline that adaptations and experiments share: build, index, margin, prune, fit, translate and score."""
 
 from lacuna.steps.cached_steps import Steps
-from lacuna.steps.handles import CachedCombiner, CachedMemory, SafeRatio, Sentences, StepSettings
+from lacuna.steps.handles import CachedCombiner, CachedMemory, MaskedMemory, PrunedMemory, SafeRatio, Sentences, StepSettings
 from lacuna.steps.step_cache import CachedStep, StepCache
 
 __all__ = [
     "CachedCombiner",
     "CachedMemory",
     "CachedStep",
+    "MaskedMemory",
+    "PrunedMemory",
     "SafeRatio",
     "Sentences",
     "StepCache",

@@ -10,12 +10,18 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lacuna.artifacts.files import write_json
+import numpy as np
+from numpy.typing import NDArray
+
+from lacuna.artifacts.arrays import save_array
+from lacuna.artifacts.files import atomic_folder, write_json
 from lacuna.datastore import build_store, open_store
+from lacuna.datastore.copying import copy_store
+from lacuna.datastore.manifest import Parent
 from lacuna.errors import IndexingError
 from lacuna.evaluation import CometScorer, evaluate_systems
 from lacuna.fitting import DevSet, Fitter, calibrate, choose_pruning, fit_combiner
@@ -27,6 +33,7 @@ from lacuna.models import Model, load_model
 from lacuna.models.training import FinetuneSettings, finetune_model
 from lacuna.progress import SILENT, Progress
 from lacuna.pruning import Plac, Pruner, prune_store
+from lacuna.pruning.pruned_store import StoreEntries
 from lacuna.steps.combiner_choice import (
     MAX_TRANSLATED,
     Candidate,
@@ -35,8 +42,18 @@ from lacuna.steps.combiner_choice import (
     choose_gate,
     save_safe_combiner,
 )
-from lacuna.steps.handles import CachedCombiner, CachedMemory, SafeRatio, Sentences, StepSettings
-from lacuna.steps.step_cache import CachedStep, StepCache, hash_json, settings_as_json
+from lacuna.steps.handles import (
+    KEEP,
+    WEIGHTS,
+    CachedCombiner,
+    CachedMemory,
+    MaskedMemory,
+    PrunedMemory,
+    SafeRatio,
+    Sentences,
+    StepSettings,
+)
+from lacuna.steps.step_cache import CachedStep, StepCache, hash_json, settings_as_json, step_key
 from lacuna.translator import System
 from lacuna.workers import Pool
 
@@ -51,6 +68,23 @@ def model_inputs(model: Model, seed: int | None = None) -> dict[str, Any]:
         {} if model.precision == "float32" else {"precision": model.precision}
     )
     return {"model": model.fingerprint, "languages": str(model.languages), **more}
+
+
+_SAMPLE_SEED = 1  # fixed, so that samples of all sizes are nested
+
+
+def sample_sentences(sentences: NDArray[np.int32], entries: int) -> NDArray[np.bool_]:
+    """Draw whole sentences at random until they have enough entries; return the mask of these.
+
+    A larger sample has all sentences of a smaller one.
+
+    :param sentences: Sentence of each entry.
+    """
+    sizes = np.bincount(sentences)
+    order = np.random.default_rng(_SAMPLE_SEED).permutation(len(sizes))
+    before = np.empty(len(sizes), np.int64)  # entries of all sentences that are drawn before
+    before[order] = np.cumsum(sizes[order]) - sizes[order]
+    return before[sentences] < entries
 
 
 class Steps:
@@ -99,19 +133,51 @@ class Steps:
                 pool=self._pool,
             )
 
-        built = self.cache.make("store", {**self._model_inputs, "train": train.key}, work, resumes=True)
-        path = built.folder / STORE
-        kind = {} if settings.index is None else {"kind": settings.index}
-        indexed = self.cache.make("index", {"store": built.key, **kind}, lambda _: self._index(path))
-        inputs = {"store": built.key, "max_margin": settings.max_margin, "approximate": settings.approximate}
-        measured = self.cache.make("margin", inputs, lambda _: self._measure(path), resumes=True)
-        # Another run may have given the store another index or other margins since.
-        self._index(path)
-        self._measure(path)
+        inputs = {**self._model_inputs, "train": train.key}
+        return self._with_index(lambda: self.cache.make("store", inputs, work, resumes=True), step_key("store", inputs))
+
+    def sample(self, memory: CachedMemory, entries: int) -> CachedMemory:
+        """Make a memory of some sentences of another one, with its index and its margins; smaller ones are nested.
+
+        :param entries: Number of entries; the last sentence may exceed it.
+        """
+        inputs = {"memory": memory.key, "entries": entries}
+
+        def work(folder: Path) -> None:
+            store = memory.store
+            parent = Parent(
+                fingerprint=store.fingerprint, entries=store.entries, made_by="sample", settings={"entries": entries}
+            )
+            keep = sample_sentences(store.sentence, entries)
+            with atomic_folder(folder / STORE) as temporary:
+                copy_store(store, temporary, parent, keep=keep, progress=self._progress, pool=self._pool)
+
+        return self._with_index(lambda: self.cache.make("sample", inputs, work), step_key("sample", inputs))
+
+    def _with_index(self, make: Callable[[], CachedStep], key: str) -> CachedMemory:
+        """Return the memory of a store that is made later, with its index and its margins.
+
+        :param make: Runs the step that makes the store.
+        :param key: Key of that step.
+        """
+        settings = self.settings
+        index_inputs = {"store": key, **({} if settings.index is None else {"kind": settings.index})}
+        margin_inputs = {"store": key, "max_margin": settings.max_margin, "approximate": settings.approximate}
+
+        def make_all() -> Path:
+            path = make().folder / STORE
+            self.cache.make("index", index_inputs, lambda _: self._index(path))
+            self.cache.make("margin", margin_inputs, lambda _: self._measure(path), resumes=True)
+            # Another run may have given the store another index or other margins since.
+            self._index(path)
+            self._measure(path)
+            return path
+
         # Both forms are kept: they are part of the keys in existing caches.
         if settings.index is None:
-            return CachedMemory(path, built.key, {"approximate": settings.approximate}, settings.name)
-        return CachedMemory(path, indexed.key, {"margin": measured.key}, settings.name)
+            return CachedMemory(make_all, key, {"approximate": settings.approximate}, settings.name)
+        margins = {"margin": step_key("margin", margin_inputs)}
+        return CachedMemory(make_all, step_key("index", index_inputs), margins, settings.name)
 
     def _index(self, path: Path) -> None:
         store, kind = open_store(path), self.settings.index or AUTO
@@ -155,15 +221,35 @@ class Steps:
     def _ratio_inputs(self, memory: CachedMemory) -> dict[str, Any]:
         return {**self._model_inputs, "memory": memory.key, **memory.margins, "dev": self.parts["dev"].key}
 
-    def prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int) -> CachedMemory:
-        """Prune a memory; a method that cannot drop ``ratio`` drops as much as it can."""
+    def prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int) -> PrunedMemory:
+        """Prune a memory; a method that cannot drop ``ratio`` drops as much as it can.
+
+        The result is a mask, which is a thousand times smaller than a copy, unless the method changes keys.
+        """
         inputs = {"store": memory.key, "pruner": settings_as_json(pruner), "ratio": ratio, "seed": seed}
         if pruner.reads_margins:
             inputs |= memory.margins
-        step = self.cache.make(
-            f"prune-{pruner.name}", inputs, lambda folder: self._prune(memory, pruner, ratio, seed, folder / STORE)
-        )
-        return CachedMemory(step.folder / STORE, step.key, name=memory.name)
+        if pruner.changes_keys:
+            name = f"prune-{pruner.name}"
+
+            def copy() -> Path:
+                work = partial(self._prune_into, memory, pruner, ratio, seed)
+                return self.cache.make(name, inputs, work).folder / STORE
+
+            return CachedMemory(copy, step_key(name, inputs), name=memory.name)
+        name = f"mask-{pruner.name}"
+        make = partial(self.cache.make, name, inputs, partial(self._mask, memory, pruner, ratio, seed))
+        return MaskedMemory(memory, lambda: make().folder, step_key(name, inputs))
+
+    def _prune_into(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int, folder: Path) -> None:
+        self._prune(memory, pruner, ratio, seed, folder / STORE)
+
+    def _mask(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int, folder: Path) -> None:
+        entries = StoreEntries(memory.store, self._progress, self._pool)
+        pruning = pruner.prune(entries, ratio=ratio, seed=seed, clamp=True)
+        save_array(folder / KEEP, np.packbits(pruning.keep))
+        if pruning.weights is not None:
+            save_array(folder / WEIGHTS, pruning.weights)
 
     def prune_safely(self, memory: CachedMemory, safe: SafeRatio) -> CachedMemory:
         """Prune a memory by PLAC at its safe ratio, and measure the margins of the rest."""
@@ -176,7 +262,7 @@ class Steps:
 
         inputs = {"choice": self._ratio_inputs(memory), "ratio": safe.ratio}
         step = self.cache.make("prune", inputs, work, resumes=True)
-        return CachedMemory(step.folder / STORE, step.key, memory.margins, memory.name)
+        return CachedMemory(lambda: step.folder / STORE, step.key, memory.margins, memory.name)
 
     def _prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int, into: Path) -> None:
         prune_store(
@@ -214,7 +300,7 @@ class Steps:
             mask_placeholders=self.model.mask_placeholders,
         )
 
-    def fit(self, memory: CachedMemory, fitter: Fitter, seed: int) -> CachedCombiner:
+    def fit(self, memory: PrunedMemory, fitter: Fitter, seed: int) -> CachedCombiner:
         """Fit a combiner on dev."""
 
         def work(folder: Path) -> None:
@@ -228,8 +314,8 @@ class Steps:
             "dev": self.parts["dev"].key,
             "seed": seed,
         }
-        step = self.cache.make(f"fit-{fitter.name}", inputs, work)
-        return CachedCombiner(step.folder / "fit", step.key)
+        name = f"fit-{fitter.name}"
+        return CachedCombiner(lambda: self.cache.make(name, inputs, work).folder / "fit", step_key(name, inputs))
 
     def choose_combiner(self, memory: CachedMemory, *, fits: bool) -> CachedCombiner:
         """Fit adaptive and vanilla and take the better one; or take safe settings.
@@ -250,7 +336,7 @@ class Steps:
         inputs = {**self._model_inputs, "memory": memory.key, "dev": self.parts["dev"].key if fits else None}
         step = self.cache.make("fit", inputs, work)
         saved = json.loads((step.folder / CANDIDATES).read_text(encoding="utf-8"))
-        return CachedCombiner(step.folder / COMBINER, step.key, tuple(Candidate(**each) for each in saved))
+        return CachedCombiner(lambda: step.folder / COMBINER, step.key, tuple(Candidate(**each) for each in saved))
 
     def add_gate(self, memory: CachedMemory, combiner: CachedCombiner) -> CachedCombiner:
         """Add a gate if it saves enough searches without a loss on dev."""
@@ -271,7 +357,7 @@ class Steps:
         inputs = {"memory": memory.key, "combiner": combiner.key, **memory.margins}
         step = self.cache.make("gate", inputs, work)
         searched = json.loads((step.folder / GATE).read_text(encoding="utf-8"))["searched"]
-        return CachedCombiner(step.folder / COMBINER, step.key, combiner.candidates, searched)
+        return CachedCombiner(lambda: step.folder / COMBINER, step.key, combiner.candidates, searched)
 
     def calibrate(self, memory: CachedMemory) -> Path:
         """Fit a calibration; return its folder."""

@@ -1,14 +1,19 @@
 """What steps take and return: sentence pairs, settings, and handles of results with the key of the step that made them.
 
-A handle is cheap: the files are opened when they are asked for. Does not run any step.
+A handle is cheap: it has its key at once, and its step runs when its files are asked for. So a result that depends only
+on keys can be found without making what it was computed from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lacuna.combiners import SavedCombiner, load_combiner
 from lacuna.datastore import Store, open_store
@@ -58,42 +63,101 @@ class StepSettings:
     seed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class CachedMemory:
-    """A memory made by a step.
+    """A memory made by a step, when its files are first asked for.
 
+    :param make: Makes the store, or finds it in the cache, and returns its folder.
     :param key: Key of the last step that made it; covers the entries, and the index if its kind was asked for.
     :param margins: What identifies its margins among those of the same entries, as inputs of steps.
     :param name: See :class:`StepSettings`.
     """
 
-    path: Path
+    make: Callable[[], Path]
     key: str
     margins: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
+
+    @cached_property
+    def path(self) -> Path:
+        """Folder of the store."""
+        return self.make()
 
     @property
     def store(self) -> Store:
         """The opened store."""
         return open_store(self.path)
 
-    def open(self, name: str | None = None) -> Memory:
-        """Open the memory, under a name of its own or another one."""
-        return open_memory(self.path, name or self.name)
+    @property
+    def entries(self) -> int:
+        """Number of entries."""
+        return self.store.entries
+
+    def open(self) -> Memory:
+        """Open the memory."""
+        return open_memory(self.path, self.name)
 
 
-@dataclass(frozen=True, slots=True)
+KEEP, WEIGHTS = "keep.npy", "weights.npy"
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedMemory:
+    """A pruned memory that is no copy: the entries of another one that are kept.
+
+    :param whole: The other memory.
+    :param make: Makes the mask, or finds it in the cache, and returns its folder.
+    :param key: Key of the step that made the mask.
+    """
+
+    whole: CachedMemory
+    make: Callable[[], Path]
+    key: str
+
+    @cached_property
+    def keep(self) -> NDArray[np.bool_]:
+        """Whether an entry of the whole memory is kept, for each of them."""
+        bits = np.load(self._folder / KEEP, allow_pickle=False)
+        return np.unpackbits(bits, count=self.whole.entries).view(np.bool_)
+
+    @property
+    def entries(self) -> int:
+        """Number of entries that are kept."""
+        return int(np.count_nonzero(self.keep))
+
+    def open(self) -> Memory:
+        """Open the whole memory, in which only the kept entries are found."""
+        path = self._folder / WEIGHTS
+        weights = np.load(path, allow_pickle=False) if path.exists() else None
+        return self.whole.open().keeping(self.keep, weights)
+
+    @cached_property
+    def _folder(self) -> Path:
+        return self.make()
+
+
+# A memory with entries that can be counted and searched.
+PrunedMemory = CachedMemory | MaskedMemory
+
+
+@dataclass(frozen=True, eq=False)
 class CachedCombiner:
-    """A combiner made by a step, perhaps with a gate.
+    """A combiner made by a step, perhaps with a gate, when it is first asked for.
 
+    :param make: Fits it, or finds it in the cache, and returns its folder.
     :param candidates: What was compared to choose it; see :func:`~lacuna.steps.combiner_choice.choose_combiner`.
     :param searched: See :func:`~lacuna.steps.combiner_choice.choose_gate`.
     """
 
-    path: Path
+    make: Callable[[], Path]
     key: str
     candidates: tuple[Candidate, ...] = ()
     searched: float | None = None
+
+    @cached_property
+    def path(self) -> Path:
+        """Folder of the combiner."""
+        return self.make()
 
     def load(self) -> SavedCombiner:
         """Load the combiner."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,18 @@ STEP_VERSIONS: Mapping[str, int] = {
     "index": 1,
     "margin": 1,
     "prune": 1,
+    "mask": 1,
+    "sample": 1,
     "fit": 1,
     "finetune": 1,
     "translate": 1,
     "score": 1,
-    "compare": 2,
-    "terms": 1,
+    "run": 1,
+    "terms": 2,
     "safe": 2,
     "accuracy": 1,
+    "knowledge": 1,
+    "ratios": 1,
     "neighbors": 1,
     "plan": 1,
     "gate": 2,
@@ -76,10 +80,20 @@ class StepCache:
     """Runs steps in one folder, each of them once.
 
     :param announce: Called with the name of every step that runs.
+    :param results: Folder for results that are one file of numbers each; other machines can use such files.
+    :param others: Folders with such files of other machines.
     """
 
-    def __init__(self, folder: Path, announce: Callable[[str], None] = lambda name: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        announce: Callable[[str], None] = lambda name: None,
+        *,
+        results: Path | None = None,
+        others: Sequence[Path] = (),
+    ) -> None:
         self._folder, self._announce = folder, announce
+        self._results, self._others = results or folder, others
         self.steps: list[CachedStep] = []
         self.made: list[str] = []
 
@@ -105,7 +119,9 @@ class StepCache:
             content = {"inputs": inputs, **asdict(usage), "files": _hashes(folder)}
             write_json(folder / _DONE, sealed(content))
             self.made.append(name)
-        step = CachedStep(name, key, folder, _usage(folder) or Usage())
+        return self._note(CachedStep(name, key, folder, _usage(folder) or Usage()))
+
+    def _note(self, step: CachedStep) -> CachedStep:
         if step not in self.steps:
             self.steps.append(step)
         return step
@@ -119,6 +135,38 @@ class StepCache:
         """
         step = self.make(name, inputs, lambda folder: write_json(folder / file, compute()))
         return json.loads((step.folder / file).read_text(encoding="utf-8"))
+
+
+    def make_portable(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Return a result that is a JSON value without any text of corpora; compute it if no folder has it.
+
+        It is kept as one file, which does not depend on other steps: whoever has it needs no memory and no model.
+        """
+        key = step_key(name, inputs)
+        file = f"{name}-{key}.json"
+        for folder in (self._results, *self._others):
+            if (found := _read_result(folder / file)) is not None:
+                result, usage = found
+                break
+        else:
+            self._announce(name)
+            with measured_usage() as usage:
+                result = compute()
+            write_json(self._results / file, sealed({"inputs": inputs, **asdict(usage), "result": result}))
+            self.made.append(name)
+        self._note(CachedStep(name, key, self._results, usage))
+        return result
+
+
+def _read_result(path: Path) -> tuple[Any, Usage] | None:
+    """Return the result in a file and what it took; ``None`` if there is none, or if it is damaged."""
+    try:
+        content = unsealed(read_object(path, LacunaError, missing="not made", again="make it again"))
+    except LacunaError:
+        return None
+    if content is None or "result" not in content:
+        return None
+    return content["result"], Usage(content["seconds"], content["cpu_seconds"], content["peak_bytes"])
 
 
 def _usage(folder: Path) -> Usage | None:
