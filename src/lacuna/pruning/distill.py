@@ -105,14 +105,13 @@ def same_value_ranks(
     return near, degrees
 
 
-def merge_ranks(
-    near: NDArray[np.int32], degrees: NDArray[np.int64], order: NDArray[np.int64], enough: int
-) -> Merges:
+def merge_ranks(near: NDArray[np.int32], degrees: NDArray[np.int64], order: NDArray[np.int64], enough: int) -> Merges:
     """Merge entries with their neighbors, rank by rank and in this order, until ``enough`` are gone.
 
     Each merge depends on all before it, so this is a loop, over pairs of the same value only.
 
     :param near: The neighbors (k, entries) of the same value, -1 for none.
+    :param degrees: Of each entry; 1 or more for those in ``near``.
     """
     gone, into, shares = list[int](), list[int](), list[float]()
     present, degree = bytearray(b"\x01") * len(order), degrees.tolist()
@@ -127,7 +126,7 @@ def merge_ranks(
             total = degree[entry] + degree[other]
             gone.append(drop)
             into.append(stay)
-            shares.append(degree[drop] / total if total else 0.5)
+            shares.append(degree[drop] / total)  # not 0: a neighbor has a degree of 1 or more
             present[drop], degree[stay] = 0, total
     return Merges(np.array(gone, np.int64), np.array(into, np.int64), np.array(shares))
 
