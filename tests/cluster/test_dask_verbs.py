@@ -22,7 +22,7 @@ from lacuna.index import build_index, measure_recall
 from lacuna.margin import Approximate, measure_margin
 from lacuna.memory import open_memory
 from lacuna.models import load_model
-from lacuna.pruning import Merge, Plac, Pruner, prune_store
+from lacuna.pruning import Distill, Merge, Plac, Pruner, prune_store
 from lacuna.workers.dask_pool import DaskPool, open_pool
 from made_up import make_pairs, write_pairs
 from plain_systems import open_plain
@@ -72,7 +72,7 @@ def test_margin(approximate: Approximate | None, pool: DaskPool, files: Path, tm
     assert hashes(tmp_path / "cluster") == hashes(tmp_path / "plain")
 
 
-@pytest.mark.parametrize("pruner", [Plac(min_margin=2), Merge(k=3)], ids=["plac", "merge"])
+@pytest.mark.parametrize("pruner", [Plac(min_margin=2), Merge(k=3), Distill(k=3)], ids=["plac", "merge", "distill"])
 def test_prune(pruner: Pruner, pool: DaskPool, files: Path, tmp_path: Path) -> None:
     shutil.copytree(files / "keys", tmp_path / "keys")
     store = open_store(tmp_path / "keys")

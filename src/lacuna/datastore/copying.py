@@ -32,6 +32,7 @@ from lacuna.datastore.columns import (
     write_shard_files,
 )
 from lacuna.datastore.manifest import CorpusRecord, Parent, ShardRecord
+from lacuna.datastore.merged_keys import MergedKeys
 from lacuna.datastore.store import Shard, Store
 from lacuna.datastore.windows import CorpusDigest
 from lacuna.errors import StoreError
@@ -60,6 +61,7 @@ def copy_store(
     *,
     keep: NDArray[np.bool_] | None = None,
     weights: NDArray[np.float32] | None = None,
+    merged: MergedKeys | None = None,
     join_shards: bool = False,
     progress: Progress = SILENT,
     pool: Pool | None = None,
@@ -69,6 +71,7 @@ def copy_store(
     :param parent: Says what made the new store.
     :param keep: The entries to copy; ``None`` for all.
     :param weights: New weights of all entries; ``None`` leaves them unchanged.
+    :param merged: New keys of some entries, as means of old ones; ``None`` leaves all unchanged.
     :param join_shards: Write small shards together, up to ``shard_rows`` entries.
     :param pool: Workers that copy shards; by default, they are copied one after the other.
     """
@@ -77,7 +80,7 @@ def copy_store(
     limit = store.manifest.settings.shard_rows if join_shards else 0
     parts = folder / "shards" / f".{uuid4().hex}.tmp"
     parts.mkdir(parents=True)
-    groups = list(_groups(store, keep, weights, limit))
+    groups = list(_groups(store, keep, weights, merged, limit))
     progress.start(parent.made_by, len(store.shards), "shards")
     task = partial(copy_group, store, parts.resolve())
     with closing((pool or WorkerPool()).map(task, groups)) as copied:
@@ -102,15 +105,20 @@ def copy_store(
 
 @dataclass(frozen=True, slots=True)
 class _CopiedShard:
-    """A shard to copy, by its number; with the mask of the entries to copy and new weights, if there are any."""
+    """A shard to copy, by its number; with the mask of the entries to copy, new weights and new keys, if there are any."""
 
     number: int
     keep: NDArray[np.bool_] | None
     weights: NDArray[np.float32] | None
+    merged: MergedKeys | None
 
 
 def _groups(
-    store: Store, keep: NDArray[np.bool_] | None, weights: NDArray[np.float32] | None, limit: int
+    store: Store,
+    keep: NDArray[np.bool_] | None,
+    weights: NDArray[np.float32] | None,
+    merged: MergedKeys | None,
+    limit: int,
 ) -> Iterator[list[_CopiedShard]]:
     """Group the shards that are written together: consecutive ones, of at most ``limit`` entries together."""
     group: list[_CopiedShard] = []
@@ -122,7 +130,7 @@ def _groups(
             yield group
             group, waiting = [], 0
         masks = None if keep is None else keep[part], None if weights is None else weights[part]
-        group.append(_CopiedShard(number, *masks))
+        group.append(_CopiedShard(number, *masks, None if merged is None else merged.part(part.start, part.stop)))
         first, waiting = part.stop, waiting + kept
     if group:
         yield group
@@ -144,6 +152,8 @@ def _read(store: Store, copied: _CopiedShard) -> _Rows:
     rows = _read_shard(shard, store.dimension)
     if copied.weights is not None:
         rows.columns["weights"] = copied.weights
+    if copied.merged is not None:
+        rows.keys = copied.merged.apply(rows.keys, store.keys)
     if keep is not None:
         rows.keys = rows.keys[keep]
         rows.columns = {name: column[keep] for name, column in rows.columns.items()}

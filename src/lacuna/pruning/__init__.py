@@ -7,6 +7,7 @@ from typing import Any
 from lacuna.pruning.base import EntryTable, Group, Pruner, Pruning
 from lacuna.pruning.baselines import AllKnown, Known, Random
 from lacuna.pruning.cluster import Cluster
+from lacuna.pruning.distill import Distill
 from lacuna.pruning.merge import Merge
 from lacuna.pruning.plac import Plac, Reverse
 from lacuna.pruning.pruned_store import PruneReport, prune_store
@@ -16,6 +17,7 @@ __all__ = [
     "PRUNERS",
     "AllKnown",
     "Cluster",
+    "Distill",
     "EntryTable",
     "Group",
     "Known",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 PRUNERS: dict[str, type[Pruner]] = {
-    pruner.name: pruner for pruner in (Plac, Random, Known, AllKnown, Cluster, Merge, Reverse)
+    pruner.name: pruner for pruner in (Plac, Random, Known, AllKnown, Cluster, Merge, Distill, Reverse)
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lacuna.datastore.merged_keys import MergedKeys
 from lacuna.errors import SettingError
 from lacuna.index.base import check_seed
 
@@ -74,11 +75,13 @@ class Pruning:
     :param keep: Mask of the entries to keep.
     :param groups: Counts by the property that the method decides by; every entry is in one group.
     :param weights: New weights, 0 for dropped entries; ``None`` leaves them unchanged.
+    :param keys: New keys of kept entries, as means of old ones; ``None`` leaves all unchanged.
     """
 
     keep: NDArray[np.bool_]
     groups: Mapping[str, Group]
     weights: NDArray[np.float32] | None = None
+    keys: MergedKeys | None = None
 
 
 class Pruner(Protocol):
@@ -86,11 +89,14 @@ class Pruner(Protocol):
 
     :cvar name: Its name in :data:`lacuna.pruning.PRUNERS`.
     :cvar reads_margins: Whether :attr:`EntryTable.margin` decides the result. Caches of pruned stores depend on it.
+    :cvar changes_keys: Whether kept entries may get new keys. If not, the index of the whole store, without the dropped
+        entries, finds the same neighbors as the pruned store.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     name: ClassVar[str]
     reads_margins: ClassVar[bool]
+    changes_keys: ClassVar[bool]
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
         """Choose the entries to keep.

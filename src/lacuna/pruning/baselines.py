@@ -20,6 +20,7 @@ class Random:
 
     name: ClassVar[str] = "random"
     reads_margins: ClassVar[bool] = False
+    changes_keys: ClassVar[bool] = False
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
         """Draw from all entries."""
@@ -34,6 +35,7 @@ class Known:
 
     name: ClassVar[str] = "known"
     reads_margins: ClassVar[bool] = False
+    changes_keys: ClassVar[bool] = False
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
         """Draw from the known entries."""
@@ -56,6 +58,7 @@ class AllKnown:
 
     name: ClassVar[str] = "all_known"
     reads_margins: ClassVar[bool] = False
+    changes_keys: ClassVar[bool] = False
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:
         """Keep the unknown entries; a ratio is an error, because the store decides it."""

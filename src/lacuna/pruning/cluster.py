@@ -44,6 +44,7 @@ class Cluster:
 
     name: ClassVar[str] = "cluster"
     reads_margins: ClassVar[bool] = False
+    changes_keys: ClassVar[bool] = False
     ngram: int = 2
     threshold: float = 1.5
 

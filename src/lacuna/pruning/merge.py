@@ -28,6 +28,7 @@ class Merge:
 
     name: ClassVar[str] = "merge"
     reads_margins: ClassVar[bool] = False
+    changes_keys: ClassVar[bool] = False
     k: int = 5
 
     def __post_init__(self) -> None:

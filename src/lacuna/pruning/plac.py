@@ -40,6 +40,7 @@ class Plac:
 
     name: ClassVar[str] = "plac"
     reads_margins: ClassVar[bool] = True
+    changes_keys: ClassVar[bool] = False
     min_margin: int = 8
     order: Order = "random"
 
@@ -85,6 +86,7 @@ class Reverse:
 
     name: ClassVar[str] = "reverse"
     reads_margins: ClassVar[bool] = True
+    changes_keys: ClassVar[bool] = False
     min_margin: int = 8
 
     def __post_init__(self) -> None:

@@ -215,7 +215,16 @@ def prune_store(
     kind = None
     with writing(folder), atomic_folder(folder) as temporary:
         parent = Parent(fingerprint=store.fingerprint, entries=store.entries, made_by="prune", settings=settings)
-        copy_store(store, temporary, parent, keep=pruning.keep, weights=pruning.weights, progress=progress, pool=pool)
+        copy_store(
+            store,
+            temporary,
+            parent,
+            keep=pruning.keep,
+            weights=pruning.weights,
+            merged=pruning.keys,
+            progress=progress,
+            pool=pool,
+        )
         if index is not None:
             kind = build_index(open_store(temporary), index, seed=seed, progress=progress).manifest.kind
     seconds = time.monotonic() - started

@@ -23,6 +23,7 @@ TITLES = {
     "random": "Random",
     "cluster": "Cluster",
     "merge": "Merge",
+    "distill": "Distill",
     "known": "Known",
     "all_known": "All known",
     "plac": "PLAC",

@@ -37,6 +37,7 @@ class EveryNth:
 
     name: ClassVar[str] = "every_nth"
     reads_margins: ClassVar[bool] = False
+    changes_keys: ClassVar[bool] = False
     its_option: int = 2
 
     def prune(self, entries: EntryTable, *, ratio: float | None, seed: int, clamp: bool = False) -> Pruning:

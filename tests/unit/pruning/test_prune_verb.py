@@ -58,6 +58,8 @@ def test_a_table_for_people(store: Store, tmp_path: Path) -> None:
         (["--method", "reverse", "--min-margin", "4"], {"min_margin": 4}),
         (["--method", "cluster", "--ngram", "1", "--threshold", "2.5"], {"ngram": 1, "threshold": 2.5}),
         (["--method", "merge", "--k", "7"], {"k": 7}),
+        (["--method", "distill", "--k", "7", "--degree-k", "9", "--visits", "corpus"],
+         {"k": 7, "degree_k": 9, "visits": "corpus"}),
     ],
 )  # fmt: skip
 def test_settings_reach_the_method(words: list[str], settings: dict[str, object], store: Store, tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_settings_reach_the_method(words: list[str], settings: dict[str, object]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--method", "best"], "allowed: plac, random, known, all_known, cluster, merge, reverse"),
+        (["--method", "best"], "allowed: plac, random, known, all_known, cluster, merge, distill, reverse"),
         (["--method", "random", "--ratio", "0.1", "--min-margin", "4"], "min_margin: got 4, but random takes no"),
         (["--method", "merge", "--ratio", "0.1", "--ngram", "4"], "ngram: got 4, but merge takes only k"),
         (["--method", "plac"], "plac needs one"),
@@ -92,7 +94,7 @@ def test_clamp_takes_what_can_be_dropped(store: Store, tmp_path: Path) -> None:
 
 
 def test_pruners_are_found_by_name() -> None:
-    assert set(PRUNERS) == {"plac", "random", "known", "all_known", "cluster", "merge", "reverse"}
+    assert set(PRUNERS) == {"plac", "random", "known", "all_known", "cluster", "merge", "distill", "reverse"}
     assert make_pruner("plac", min_margin=4) == Plac(min_margin=4)
     with pytest.raises(SettingError):
         make_pruner("plac", k=4)
