@@ -241,6 +241,45 @@ class RunsDifference:
     at_least: float
 
 
+@dataclass(frozen=True, slots=True)
+class SampledScore:
+    """A score of one run and of the bootstrap samples of its test set: all that comparisons with other runs need.
+
+    :param value: On the whole test set.
+    :param samples: On each sample; runs of the same test set have the same samples.
+    """
+
+    value: float
+    samples: tuple[float, ...]
+
+
+def sample_bleu(
+    references: Sequence[str],
+    lines: Sequence[str],
+    *,
+    target_language: str | None = None,
+    samples: int = SAMPLES,
+    seed: int = SEED,
+) -> SampledScore:
+    """Score the bootstrap samples of a test set with BLEU."""
+    _check(references, {"system": lines})
+    statistics = _bleu_statistics(references, lines, _main_language(references, target_language))
+    whole = bleu_of_sums(statistics.sum(axis=0, keepdims=True))[0]
+    return SampledScore(float(whole), tuple(bleu_of_sums(resample_sums(statistics, samples, seed)).tolist()))
+
+
+def compare_sampled(runs: Sequence[SampledScore], others: Sequence[SampledScore]) -> RunsDifference:
+    """Compare two systems by the mean score of their runs, with a paired bootstrap over segments.
+
+    Repeating a run does not make a difference more significant. The interval is about other test sentences, not about
+    other seeds: all samples have the same runs.
+    """
+    means = [float(np.mean([run.value for run in each])) for each in (runs, others)]
+    ours, theirs = (np.mean([run.samples for run in each], axis=0) for each in (runs, others))
+    low, high = np.percentile(ours - theirs, [2.5, 97.5])
+    return RunsDifference(means[0] - means[1], float(low), float(high), decline_p(theirs, ours))
+
+
 def compare_runs(
     references: Sequence[str],
     systems: Mapping[str, Sequence[Sequence[str]]],
@@ -249,32 +288,20 @@ def compare_runs(
     samples: int = SAMPLES,
     seed: int = SEED,
 ) -> dict[str, dict[str, RunsDifference]]:
-    """Compare systems with several runs each by the mean BLEU of their runs, with a paired bootstrap over segments.
-
-    Repeating a run does not make a difference more significant. The interval is about other test sentences, not about
-    other seeds: all samples have the same runs.
+    """Compare every system with every other one; see :func:`compare_sampled`.
 
     :param systems: Translations of each run by the name of the system.
     :return: ``[one][other]``: the difference of ``one`` from ``other``.
     """
     check_draws(samples, seed)
-    language = _main_language(references, target_language)
-    means, sampled = {}, {}
-    for name, runs in systems.items():
-        statistics = [_bleu_statistics(references, lines, language) for lines in runs]
-        means[name] = np.mean([bleu_of_sums(part.sum(axis=0, keepdims=True))[0] for part in statistics])
-        # The same seed draws the same segments for every system, which makes the comparison paired.
-        sums = resample_sums(np.hstack(statistics), samples, seed)
-        sampled[name] = np.mean([bleu_of_sums(part) for part in np.split(sums, len(runs), axis=1)], axis=0)
-    return {name: {other: _difference(means, sampled, name, other) for other in systems} for name in systems}
-
-
-def _difference(
-    means: Mapping[str, np.floating[Any]], sampled: Mapping[str, NDArray[np.float64]], name: str, other: str
-) -> RunsDifference:
-    low, high = np.percentile(sampled[name] - sampled[other], [2.5, 97.5])
-    at_least = decline_p(sampled[other], sampled[name])
-    return RunsDifference(float(means[name] - means[other]), float(low), float(high), at_least)
+    scored = {
+        name: [
+            sample_bleu(references, lines, target_language=target_language, samples=samples, seed=seed)
+            for lines in runs
+        ]
+        for name, runs in systems.items()
+    }
+    return {name: {other: compare_sampled(scored[name], scored[other]) for other in scored} for name in scored}
 
 
 def with_comet(

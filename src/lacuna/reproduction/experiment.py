@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal
 
 import xxhash
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lacuna.corpora import BILINGUAL_SUFFIXES, CleaningReport, clean, draw_pairs, read_corpus
 from lacuna.corpora.fetching import fetch_domain
 from lacuna.errors import CorpusError, LacunaError, SettingError
 from lacuna.formats.input_files import COMPRESSIONS
 from lacuna.progress import SILENT, Progress
+from lacuna.pruning import PRUNERS
 from lacuna.records import Languages, SentencePair
 from lacuna.reproduction.paper import paper_of
 from lacuna.steps import Sentences
@@ -27,6 +28,7 @@ Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 FinetuneMethod = Literal["full", "lora"]
 Variant = Literal["vanilla", "kster"]
+SizesMethod = Literal["plac", "known", "random"]
 CurveMethod = Literal["random", "cluster", "merge", "known", "reverse"]
 
 
@@ -90,6 +92,8 @@ class PruningSection(_Section):
     :param min_margins: ``min_margin`` values of PLAC on the curve.
     :param ratios: Ratios of the curve, and of reverse pruning.
     :param curve_methods: Methods on the curve besides PLAC.
+    :param more_methods: Further methods in the main table, with their default settings.
+    :param more_min_margins: Further values of ``min_margin`` of PLAC in the main table.
     """
 
     min_margin: Count = 4
@@ -97,6 +101,28 @@ class PruningSection(_Section):
     min_margins: tuple[Count, ...] = (4, 8, 16, 32)
     ratios: tuple[Share, ...] = (0.1, 0.2, 0.3, 0.4)
     curve_methods: tuple[CurveMethod, ...] = ("random", "cluster", "merge", "known", "reverse")
+    more_methods: tuple[str, ...] = ()
+    more_min_margins: tuple[Count, ...] = ()
+
+    @field_validator("more_methods")
+    @classmethod
+    def _are_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in names if name not in PRUNERS]:
+            raise ValueError(f"got {unknown[0]!r}; allowed: {', '.join(PRUNERS)}")
+        return names
+
+
+class SizesSection(_Section):
+    """Pruning of smaller memories: samples of whole sentences of the memory, each with an index and margins of its own.
+
+    :param entries: Sizes of the samples; without any, there is no such table. The whole memory is compared as well.
+    :param ratios: Ratios of all methods.
+    :param methods: Methods; PLAC has the ``min_margin`` of the main table.
+    """
+
+    entries: tuple[Count, ...] = ()
+    ratios: tuple[Share, ...] = (0.25, 0.4, 0.55)
+    methods: tuple[SizesMethod, ...] = ("plac", "known", "random")
 
 
 class AdaptiveSection(_Section):
@@ -130,6 +156,7 @@ class Experiment(_Section):
     :param index: Kind of index of all memories.
     :param variants: Combiners to compare with adaptive kNN-MT.
     :param comet: COMET model, such as ``wmt20-comet-da``; ``None`` for no COMET.
+    :param int8: Translate with 8-bit weights, in about half of the time; see docs/models.md.
     :param seeds: Seeds of pruning and fitting; the main table uses the first.
     """
 
@@ -145,6 +172,7 @@ class Experiment(_Section):
     pruning: PruningSection = PruningSection()
     adaptive: AdaptiveSection = AdaptiveSection()
     variants: tuple[Variant, ...] = ("vanilla", "kster")
+    sizes: SizesSection = SizesSection()
     finetune: FinetuneSection = FinetuneSection()
     comet: str | None = None
     beam: Count = 5

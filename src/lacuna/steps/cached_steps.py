@@ -305,7 +305,7 @@ class Steps:
 
         def work(folder: Path) -> None:
             fit_combiner(
-                fitter, self.model, [memory.open()], self.dev, folder / "fit", seed=seed, progress=self._progress
+                fitter, self.model, [memory.opened], self.dev, folder / "fit", seed=seed, progress=self._progress
             )
 
         inputs = {

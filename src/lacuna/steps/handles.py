@@ -97,6 +97,11 @@ class CachedMemory:
         """Open the memory."""
         return open_memory(self.path, self.name)
 
+    @cached_property
+    def opened(self) -> Memory:
+        """The memory, opened once for all who use it."""
+        return self.open()
+
 
 KEEP, WEIGHTS = "keep.npy", "weights.npy"
 
@@ -125,11 +130,12 @@ class MaskedMemory:
         """Number of entries that are kept."""
         return int(np.count_nonzero(self.keep))
 
-    def open(self) -> Memory:
-        """Open the whole memory, in which only the kept entries are found."""
+    @property
+    def opened(self) -> Memory:
+        """The whole memory, opened once for all who use it, in which only the kept entries are found."""
         path = self._folder / WEIGHTS
         weights = np.load(path, allow_pickle=False) if path.exists() else None
-        return self.whole.open().keeping(self.keep, weights)
+        return self.whole.opened.keeping(self.keep, weights)
 
     @cached_property
     def _folder(self) -> Path:

@@ -59,12 +59,14 @@ class CachedStep:
     :param key: Hash of name, version and inputs.
     :param folder: Folder of the results.
     :param usage: What it took, in whichever run it was done; after an interruption, only the last part.
+    :param inner: Steps that were first needed by this one; only for results that are one file.
     """
 
     name: str
     key: str
     folder: Path
     usage: Usage
+    inner: tuple[CachedStep, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -145,28 +147,36 @@ class StepCache:
         key = step_key(name, inputs)
         file = f"{name}-{key}.json"
         for folder in (self._results, *self._others):
-            if (found := _read_result(folder / file)) is not None:
-                result, usage = found
+            if (content := _read_result(folder / file)) is not None:
                 break
         else:
             self._announce(name)
+            before = len(self.steps)
             with measured_usage() as usage:
                 result = compute()
-            write_json(self._results / file, sealed({"inputs": inputs, **asdict(usage), "result": result}))
+            steps = [step.as_json() for step in self.steps[before:]]
+            content = {"inputs": inputs, **asdict(usage), "steps": steps, "result": result}
+            write_json(self._results / file, sealed(content))
             self.made.append(name)
-        self._note(CachedStep(name, key, self._results, usage))
-        return result
+        inner = tuple(
+            CachedStep(step["name"], step["key"], self._folder, _usage_in(step)) for step in content["steps"]
+        )
+        self._note(CachedStep(name, key, self._results, _usage_in(content), inner))
+        return content["result"]
 
 
-def _read_result(path: Path) -> tuple[Any, Usage] | None:
-    """Return the result in a file and what it took; ``None`` if there is none, or if it is damaged."""
+def _read_result(path: Path) -> dict[str, Any] | None:
+    """Return the content of a file with a result; ``None`` if there is none, or if it is damaged."""
     try:
         content = unsealed(read_object(path, LacunaError, missing="not made", again="make it again"))
     except LacunaError:
         return None
-    if content is None or "result" not in content:
-        return None
-    return content["result"], Usage(content["seconds"], content["cpu_seconds"], content["peak_bytes"])
+    return content if content is not None and "result" in content else None
+
+
+def _usage_in(content: Mapping[str, Any]) -> Usage:
+    # Earlier versions measured only the seconds.
+    return Usage(float(content["seconds"]), content.get("cpu_seconds"), content.get("peak_bytes"))
 
 
 def _usage(folder: Path) -> Usage | None:
@@ -179,8 +189,7 @@ def _usage(folder: Path) -> Usage | None:
     # Results of earlier versions have no hashes.
     if content is None or content.get("files", hashes) != hashes or not isinstance(content.get("seconds"), int | float):
         return None
-    # Earlier versions measured only the seconds.
-    return Usage(float(content["seconds"]), content.get("cpu_seconds"), content.get("peak_bytes"))
+    return _usage_in(content)
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=True)
 class Usage:
     """What some work took; complete when the work is done.
 
@@ -31,16 +31,34 @@ class Usage:
     peak_bytes: int | None = None
 
 
+# What is being measured now: steps inside of steps.
+_measured: list[Usage] = []
+
+
 @contextmanager
 def measured_usage() -> Iterator[Usage]:
-    """Measure what the work inside takes."""
+    """Measure what the work inside takes. Measurements may be nested, in one thread."""
     usage = Usage()
+    _note_peak()
     resets = _reset_peak()
+    _measured.append(usage)
     started, cpu_started = time.monotonic(), time.process_time()
-    yield usage
-    usage.seconds = round(time.monotonic() - started, 1)
-    usage.cpu_seconds = round(time.process_time() - cpu_started, 1)
-    usage.peak_bytes = _peak() if resets else None
+    try:
+        yield usage
+    finally:
+        usage.seconds = round(time.monotonic() - started, 1)
+        usage.cpu_seconds = round(time.process_time() - cpu_started, 1)
+        _note_peak()
+        _measured.pop()
+        if not resets:
+            usage.peak_bytes = None
+
+
+def _note_peak() -> None:
+    """Add the peak since the last reset to all measurements."""
+    peak = _peak()
+    for usage in _measured:
+        usage.peak_bytes = peak if peak is None else max(peak, usage.peak_bytes or 0)
 
 
 def _reset_peak() -> bool:

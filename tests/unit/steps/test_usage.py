@@ -37,6 +37,17 @@ def test_peak_is_of_the_step_and_not_of_earlier_ones() -> None:
     assert large.peak_bytes - small.peak_bytes > 200 * MEGABYTE
 
 
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak of a step")
+def test_the_peak_of_a_step_is_at_least_that_of_the_steps_inside() -> None:
+    with measured_usage() as outer:
+        with measured_usage() as inner:
+            held = np.ones(256 * MEGABYTE, np.uint8)
+        del held
+    assert inner.peak_bytes is not None
+    assert outer.peak_bytes is not None
+    assert outer.peak_bytes >= inner.peak_bytes
+
+
 def test_a_system_that_does_not_tell_the_peak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "_PROCESS", tmp_path / "missing")
     with measured_usage() as usage:
