@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from lacuna.records import Step
 
 if TYPE_CHECKING:
     from lacuna.demo import DemoReport
+    from lacuna.reproduction import Part
 
 _DEMO = "lacuna.demo:DemoSettings"
 
@@ -30,6 +31,17 @@ def reproduce(
     data: Annotated[
         Path, typer.Option(envvar="LACUNA_DATA", help="Folder that paths of corpora are relative to.")
     ] = Path("data"),
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="Compute only this part: main, seeds or sizes; default: all. May be repeated."),
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Compute nothing: tables from the results that are there.")
+    ] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the figures behind the tables, which other machines can use; default: INTO."),
+    ] = None,
     device: Device = "auto",
     threads: Threads = None,
     json: Json = False,
@@ -41,19 +53,32 @@ def reproduce(
 
     Example: `lacuna reproduce experiments/koran.yaml --data opus --into out/koran`
     """
-    from lacuna.reproduction import read_experiment
+    from lacuna.errors import SettingError
+    from lacuna.reproduction import PARTS, read_experiment
     from lacuna.reproduction import reproduce as run
 
+    if merge and part:
+        raise SettingError("--merge computes nothing, so it cannot be given together with --part; leave one out")
     experiment = read_experiment(file)
     use_threads(threads)
     with cluster.open(writes=[into]) as pool:
         outcome = run(
-            experiment, into, data=data, device=device, progress=BarProgress(), announce=_print_step, pool=pool
+            experiment,
+            into,
+            data=data,
+            parts=() if merge else cast("tuple[Part, ...]", tuple(part or PARTS)),
+            results=results,
+            device=device,
+            progress=BarProgress(),
+            announce=_print_step,
+            pool=pool,
         )
     if json:
         return print_json(outcome.as_json())
     rows = [(claim.verdict, claim.claim, claim.figures) for claim in outcome.claims]
     print_table(f"{experiment.title}: the paper's claims", ["", "claim", "figures"], rows)
+    for name, needed in outcome.missing.items():
+        typer.echo(f"missing: {name}; `--part {needed}` computes it")
     done = f"{len(outcome.made)} of {len(outcome.steps)} steps done now, {outcome.seconds:,.0f} s in all"
     typer.echo(f"{len(outcome.tables)} tables in {into / 'tables'}; {done}. Next: lacuna report {into}")
 

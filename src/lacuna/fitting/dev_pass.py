@@ -36,6 +36,10 @@ BATCH_TOKENS = 512
 # Pairs whose outputs are cached together. A batch never crosses the end of a window, so that dev sets with the same
 # first pairs share them.
 WINDOW = 250
+# Log-probabilities are clamped here: where the model rules a token out, the sum over the vocabulary would be infinite.
+MIN_LOG_P = -1000.0
+# Logits held at once (16 MB), to bound memory.
+_LOGITS_AT_ONCE = 2**22
 
 Kept = TypeVar("Kept")
 
@@ -88,6 +92,7 @@ class DevSet:
         # By model object: two models with one fingerprint may differ in direction or precision.
         self._passes: WeakKeyDictionary[Model, list[ModelBatch]] = WeakKeyDictionary()
         self._skipped: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
+        self._totals: WeakKeyDictionary[Model, dict[int, torch.Tensor]] = WeakKeyDictionary()
         self._drawn: dict[tuple[int, int], DevSet] = {}
 
     @classmethod
@@ -119,6 +124,19 @@ class DevSet:
         if not self._remember:
             return _run(model, self._tasks(model))
         return self._passes.setdefault(model, self._cached_pass(model, progress))
+
+    def totals(self, model: Model, batch: ModelBatch) -> torch.Tensor:
+        """Return the totals of :func:`vocabulary_totals` for a batch of the dev pass.
+
+        They take most of the time of fitting and do not depend on any memory, so they are remembered with the pass.
+        """
+        if not self._remember:
+            return vocabulary_totals(model, batch.outputs.keys)
+        known = self._totals.setdefault(model, {})
+        first = int(batch.sentences[0])  # no other batch has this sentence
+        if first not in known:
+            known[first] = vocabulary_totals(model, batch.outputs.keys)
+        return known[first]
 
     def retrieve(
         self,
@@ -195,6 +213,18 @@ class DevSet:
         lengths = [len(pair.target) for pair in pairs]
         plan = plan_batches(lengths, batch_size=self._batch_size, max_tokens=BATCH_TOKENS)
         return [[pairs[number] for number in batch] for batch in plan]
+
+
+@torch.inference_mode()
+def vocabulary_totals(model: Model, keys: torch.Tensor) -> torch.Tensor:  # (keys, 2)
+    """Return for each key the logarithm of the model's normalizer, and the sum of all log-probabilities."""
+    parts = []
+    for some in keys.split(max(1, _LOGITS_AT_ONCE // model.vocabulary_size)):
+        logits = model.project(some)
+        normalizer = logits.logsumexp(-1, keepdim=True)
+        total = logits.sub_(normalizer).clamp_(min=MIN_LOG_P).sum(1, keepdim=True)
+        parts.append(torch.cat([normalizer, total], dim=1).cpu())
+    return torch.cat(parts)
 
 
 def decoder_states(

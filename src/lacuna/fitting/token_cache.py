@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from lacuna.combiners.base import Neighbors, first_ranks
-from lacuna.fitting.dev_pass import DevBatch, DevSet
+from lacuna.fitting.dev_pass import MIN_LOG_P, DevBatch, DevSet, vocabulary_totals
 from lacuna.index.distances import other_neighbors
 from lacuna.memory import Memory
 from lacuna.models import Model
@@ -23,10 +23,9 @@ from lacuna.progress import SILENT, Progress
 from lacuna.translator.retrieval import Retrieval, find_neighbors, read_keys
 from lacuna.workers import WorkerPool
 
-# Log-probabilities are clamped here: where the model rules a token out, the sum over the vocabulary would be infinite.
-MIN_LOG_P = -1000.0
-# Logits held at once (16 MB), and rows per block, to bound memory. Comparing values takes k * k numbers per token.
-_LOGITS_AT_ONCE = 2**22
+# Weights of the output projection held at once (16 MB), and rows per block, to bound memory. Comparing values takes
+# k * k numbers per token.
+_WEIGHTS_AT_ONCE = 2**22
 _ENTRIES_AT_ONCE = 512
 _TOKENS_AT_ONCE = 4096
 
@@ -114,7 +113,7 @@ def collect_dev(
     def columns_of(batch: DevBatch) -> _Columns:
         queries = batch.outputs.keys
         columns = _neighbor_columns(batch.retrieval) | {"sentences": batch.sentences, "gold": batch.gold}
-        columns |= _model_columns(model, queries, batch.gold, columns["values"])
+        columns |= _model_columns(model, queries, batch.gold, columns["values"], dev.totals(model, batch))
         return columns | ({"queries": queries} if keep_queries else {})
 
     joined = _join(list(dev.retrieve(model, memories, k, columns_of, progress=progress)))
@@ -177,7 +176,8 @@ def _entry_columns(
     others = torch.from_numpy(other_neighbors(itself))
     columns = {name: column[others].reshape(-1, k) for name, column in _neighbor_columns(retrieval).items()}
     columns |= {"sentences": torch.from_numpy(sentences), "gold": torch.from_numpy(gold)}
-    return columns | _model_columns(model, queries, columns["gold"], columns["values"])
+    totals = vocabulary_totals(model, queries)
+    return columns | _model_columns(model, queries, columns["gold"], columns["values"], totals)
 
 
 def _neighbor_columns(retrieval: Retrieval) -> _Columns:
@@ -189,16 +189,19 @@ def _neighbor_columns(retrieval: Retrieval) -> _Columns:
 
 
 @torch.inference_mode()
-def _model_columns(model: Model, queries: torch.Tensor, gold: torch.Tensor, values: torch.Tensor) -> _Columns:
-    """Return the columns of a cache that come from the model's distribution."""
-    rows = max(1, _LOGITS_AT_ONCE // model.vocabulary_size)
-    parts = []
-    for keys, *wanted in zip(*(column.split(rows) for column in (queries, gold[:, None], values)), strict=True):
-        log_p = model.project(keys).log_softmax(-1).clamp(min=MIN_LOG_P)
-        tokens = torch.cat(wanted, dim=1).clamp(min=0).to(log_p.device)
-        parts.append(torch.cat([log_p.gather(1, tokens), log_p.sum(1, keepdim=True)], dim=1).cpu())
-    numbers = torch.cat(parts)
-    return {"log_p_gold": numbers[:, 0], "log_p_values": numbers[:, 1:-1], "log_p_sum": numbers[:, -1]}
+def _model_columns(
+    model: Model, queries: torch.Tensor, gold: torch.Tensor, values: torch.Tensor, totals: torch.Tensor
+) -> _Columns:
+    """Return the columns of a cache that come from the model's distribution.
+
+    :param totals: From :func:`~lacuna.fitting.dev_pass.vocabulary_totals`.
+    """
+    normalizer, log_p_sum = totals.unbind(1)
+    wanted = torch.cat([gold[:, None], values], dim=1).clamp(min=0)
+    rows = max(1, _WEIGHTS_AT_ONCE // (wanted.shape[1] * queries.shape[1]))
+    parts = (model.project_some(*part).cpu() for part in zip(queries.split(rows), wanted.split(rows), strict=True))
+    log_p = (torch.cat(list(parts)) - normalizer[:, None]).clamp(min=MIN_LOG_P)
+    return {"log_p_gold": log_p[:, 0], "log_p_values": log_p[:, 1:], "log_p_sum": log_p_sum}
 
 
 def _join(parts: Sequence[_Columns]) -> _Columns:

@@ -253,6 +253,14 @@ class Model:
         scaled = keys.to(head.weight.device, head.weight.dtype) * head.scale
         return self.fast_projection(scaled).float()
 
+    def project_some(self, keys: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the logits of some tokens of each key ``(rows, tokens)``: float32, as :meth:`project` to rounding."""
+        head = self.projection
+        scaled = keys.to(head.weight.device, head.weight.dtype) * head.scale
+        asked = tokens.to(head.weight.device)
+        logits = torch.bmm(head.weight[asked], scaled[:, :, None])[:, :, 0].float()
+        return logits if head.bias is None else logits + head.bias.reshape(-1)[asked].float()
+
     @property
     def fast_projection(self) -> Linear:
         """The output projection without its scale, in its fastest form."""

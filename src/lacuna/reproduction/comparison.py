@@ -212,9 +212,8 @@ class Comparison:
 
         inputs = {"memory": memory.key, **memory.margins, "max_margin": self._steps.settings.max_margin}
         content = self._steps.cache.make_portable("counts", {**inputs, "bounds": bounds}, compute)
-        return MemoryCounts(
-            **content | {"candidates": {int(bound): share for bound, share in content["candidates"].items()}}
-        )
+        candidates = {bound: content["candidates"][str(bound)] for bound in bounds}
+        return MemoryCounts(**content | {"candidates": candidates})
 
     def _adaptive(self, k: int | None = None) -> Fitter:
         adaptive = self._experiment.adaptive

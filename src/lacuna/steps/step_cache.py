@@ -44,7 +44,7 @@ STEP_VERSIONS: Mapping[str, int] = {
     "knowledge": 1,
     "counts": 1,
     "indexsize": 1,
-    "neighbors": 1,
+    "examples": 1,
     "plan": 1,
     "gate": 2,
     "calibrate": 1,
@@ -134,7 +134,9 @@ class StepCache:
             content = {"inputs": inputs, **asdict(usage), "files": _hashes(folder)}
             write_json(folder / _DONE, sealed(content))
             self.made.append(name)
-        return self._note(CachedStep(name, key, folder, _usage(folder) or Usage()))
+        step = CachedStep(name, key, folder, _usage(folder) or Usage())
+        self._note(step)
+        return step
 
     @contextmanager
     def temporary_folder(self) -> Iterator[Path]:
@@ -156,8 +158,8 @@ class StepCache:
             raise MissingResultError(name)
         self._announce(name)
 
-    def _note(self, step: CachedStep) -> CachedStep:
-        return self._steps.setdefault(step.key, step)
+    def _note(self, step: CachedStep) -> None:
+        self._steps.setdefault(step.key, step)
 
     def make_json(
         self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any], file: str = "content.json"
@@ -187,7 +189,8 @@ class StepCache:
             write_json(path, sealed(content))
             self.made.append(name)
         for step in content["steps"]:
-            self._note(CachedStep(step["name"], step["key"], self._folder, _usage_in(step)))
+            folder = self._folder / f"{step['name']}-{step['key']}"  # perhaps on another machine
+            self._note(CachedStep(step["name"], step["key"], folder, _usage_in(step)))
         self._note(CachedStep(name, key, self._results, _usage_in(content)))
         return content["result"]
 

@@ -22,8 +22,9 @@ from lacuna.datastore import build_store
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError, StoreError
 from lacuna.evaluation import evaluate_systems
-from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, fit_combiner, make_fitter, tune
-from lacuna.fitting.token_cache import MIN_LOG_P, TokenCache, collect_dev, collect_entries
+from lacuna.fitting import DevSet, FitAdaptive, FitKster, FitVanilla, dev_pass, fit_combiner, make_fitter, tune
+from lacuna.fitting.dev_pass import MIN_LOG_P, vocabulary_totals
+from lacuna.fitting.token_cache import TokenCache, collect_dev, collect_entries
 from lacuna.index import build_index
 from lacuna.index.base import Neighborhood
 from lacuna.memory import FolderMemory, Memory, open_memory
@@ -115,6 +116,28 @@ def test_a_token_that_the_model_shuts_out_does_not_spoil_the_sums(
     )
     dense = plain(model, forced.keys)[:, others].double().log_softmax(-1)
     np.testing.assert_allclose(cache.log_p_sum, dense.sum(1) + MIN_LOG_P, rtol=1e-5)
+
+
+def test_the_columns_of_the_model_are_those_of_its_whole_distribution(
+    model: Model, memories: list[Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dev, asked = DevSet(DEV[:3]), list[int]()
+
+    def note(model: Model, keys: torch.Tensor) -> torch.Tensor:
+        asked.append(len(keys))
+        return vocabulary_totals(model, keys)
+
+    monkeypatch.setattr(dev_pass, "vocabulary_totals", note)
+    for k in (2, 3):
+        cache = collect_dev(model, memories, dev, k)
+        batches = list(dev.teacher_force(model))
+        rows = torch.cat([batch.sentences for batch in batches]).argsort(stable=True)
+        keys = torch.cat([batch.outputs.keys for batch in batches])[rows]
+        dense = model.project(keys).double().log_softmax(-1)
+        np.testing.assert_allclose(cache.log_p_gold, dense.gather(1, cache.gold[:, None])[:, 0], atol=1e-5)
+        np.testing.assert_allclose(cache.log_p_values, dense.gather(1, cache.values), atol=1e-5)
+        np.testing.assert_allclose(cache.log_p_sum, dense.sum(1), rtol=1e-5)
+    assert sum(asked) == cache.tokens  # the whole vocabulary is looked at once, whatever is fitted
 
 
 class Blind:

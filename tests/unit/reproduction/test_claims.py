@@ -17,7 +17,7 @@ def results(shares: dict[tuple[str, str], float], seeds: tuple[int, ...] = (1, 2
         one: {other: RunsDifference(-0.5, -1.25, 0.25, shares.get((one, other), 0.5)) for other in names}
         for one in names
     }
-    return ComparisonResults(0.1, 0.1, [], TermAccuracy(0, {}), systems, differences, None, [], [], [], {})
+    return ComparisonResults(0.1, 0.1, [], TermAccuracy(0, {}), systems, differences, None, [], [], [], [], {})
 
 
 ACCURACY = Table(
@@ -55,6 +55,12 @@ def test_plac_loses_nothing_unless_the_loss_is_significant(share: float, expecte
     )
     [checked] = [each for each in check_claims(results({}, seeds=(1,)), ACCURACY, 0.9) if "loss" in each.claim]
     assert "; one seed, 10.0% dropped)" in checked.figures
+
+
+def test_what_is_missing_is_not_judged() -> None:
+    nothing = ComparisonResults(0.1, 0.1, [], None, [], {}, None, [], [], [], [], {"seed 1": "main"})
+    claims = check_claims(nothing, None, 0.9)
+    assert [claim.verdict for claim in claims] == ["not measured", "holds"]
 
 
 def test_reverse_hurts_most_only_if_it_is_below_all() -> None:

@@ -29,6 +29,7 @@ from lacuna.reproduction.knowledge_tables import (
 )
 from lacuna.reproduction.paper import paper_of
 from lacuna.reproduction.tables import Cell, Table
+from lacuna.steps import IndexSize
 from unit.margin.stores import make_store
 
 DEV = [
@@ -160,9 +161,9 @@ def test_dev_sets_that_cannot_be_measured(bundled: Model, memory: Memory) -> Non
 def test_index_sizes(bundled: Model, pairs: list[SentencePair], memory: Memory, tmp_path: Path) -> None:
     coded = build_store(bundled, pairs[:6], tmp_path / "coded")
     with pytest.raises(IndexingError, match="no index"):
-        index_sizes({"coded": coded})
+        IndexSize.of(coded)
     build_index(coded, "Flat")
-    table = index_sizes({"whole": memory.store, "half": coded})
+    table = index_sizes({"whole": IndexSize.of(memory.store), "half": IndexSize.of(coded)})
     [file] = (tmp_path / "coded" / "index").glob("*.faiss")
     whole, half, width = memory.store.entries, coded.entries, coded.dimension
     (_, *first), (_, *second) = table.rows

@@ -7,24 +7,30 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 import typer
 import yaml
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from commands import path_of
 from lacuna.cli.commands import add_verb
 from lacuna.cli.reproduce import reproduce as verb
-from lacuna.datastore import open_store
-from lacuna.errors import CorpusError
+from lacuna.corpora import read_corpus
+from lacuna.datastore import Store, open_store
+from lacuna.errors import CorpusError, SettingError
+from lacuna.fitting import FitVanilla
 from lacuna.index.manifest import read_manifest
 from lacuna.margin import read_margins
+from lacuna.margin.reference import reference_margins
 from lacuna.models import Model, load_model
-from lacuna.pruning import PRUNERS, make_pruner
-from lacuna.records import Languages
+from lacuna.pruning import PRUNERS, Plac, make_pruner
+from lacuna.records import Languages, SentencePair
 from lacuna.reports import write_report
 from lacuna.reproduction import Experiment, Reproduction, reproduce
+from lacuna.reproduction.comparison import PARTS, Part
 from lacuna.reproduction.experiment import read_sentences
 from lacuna.reproduction.systems import ExperimentSystems, PlannedSystem
 from lacuna.reproduction.tables import Table, read_table
@@ -47,7 +53,7 @@ NAMES = [
     "reverse",
     "variants",
 ]
-NAMES += ["k", "index-sizes"]
+NAMES += ["k", "index-sizes", "times"]
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +119,11 @@ def test_a_pool_builds_measures_prunes_and_translates(
     data = Path(str(settings["folder"])) / "data"
     found = reproduce(Experiment.model_validate(content), tmp_path, data=data, pool=NotingPool())
     assert NotingPool.noted == {"decode_and_write", "run", "find", "copy_group", "translate_window"}
-    assert [each.as_json() for each in found.tables] == [each.as_json() for each in outcome.tables]
+    assert untimed(found) == untimed(outcome)
+
+
+def untimed(outcome: Reproduction) -> list[object]:
+    return [each.as_json() for each in outcome.tables if each.name != "times"]
 
 
 def table(outcome: Reproduction, name: str) -> Table:
@@ -181,26 +191,28 @@ def test_verdicts_agree_with_the_tables(outcome: Reproduction) -> None:
 def test_again_does_nothing_and_a_change_repeats_a_part(outcome: Reproduction, settings: dict[str, object]) -> None:
     assert run(settings).made == []
     again = run(settings, adaptive={"k": 2, "temperature": 10, "ks": [2]})
-    assert again.made == ["score"]  # of the table by k alone
+    assert again.made == []  # the table by k is left out
     few = run(settings, variants=[])
-    assert few.made == ["score"]
+    assert few.made == []
     assert {"variants"} == {each.name for each in outcome.tables} - {each.name for each in few.tables}
     assert {"k"} == {each.name for each in outcome.tables} - {each.name for each in again.tables}
     other = run(settings, seeds=[1, 3])
     assert set(other.made) <= {
-        "score",
-        "compare",
+        "run",
         "translate",
         "fit-adaptive",
-        *(step.name for step in other.steps if "prune" in step.name),
+        *(step.name for step in other.steps if step.name.startswith("mask-")),
     }
     assert other.made
 
 
 def test_the_memories_come_opened(outcome: Reproduction) -> None:
     entries = {row[0]: row[2] for row in table(outcome, "main").rows}
-    assert outcome.memories["whole"].store.entries == entries["Adaptive, whole memory"]
-    assert outcome.memories["plac"].index.size == entries["PLAC"]
+    whole, plac = (outcome.memories[name].opened for name in ("whole", "plac"))
+    assert whole.entries == entries["Adaptive, whole memory"]
+    assert outcome.memories["plac"].entries == entries["PLAC"]
+    found = plac.search(whole.keys(np.arange(5)).astype(np.float32), whole.entries).ids
+    assert set(found[0]) - {-1} == set(np.flatnonzero(outcome.memories["plac"].keep))
 
 
 def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: Path) -> None:
@@ -216,6 +228,98 @@ def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: 
     content = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert content["made"] == 0
     assert len(content["findings"]) == 8
+
+
+# A short experiment, with samples of the memory.
+SHORT: dict[str, object] = {
+    "pruning": {"min_margin": 1, "ratio": 0.2, "min_margins": [1], "ratios": [0.1], "curve_methods": []},
+    "adaptive": {"k": 2, "temperature": 10, "ks": [2]},
+    "variants": [],
+    "sizes": {"entries": [60, 120], "ratios": [0.1, 0.9], "methods": ["plac", "random"]},
+}
+
+
+def in_parts(settings: dict[str, object], into: Path, *parts: Part, results: Path | None) -> Reproduction:
+    """Run some parts on a machine of their own, with the results of the machines before."""
+    content = {name: value for name, value in settings.items() if name != "folder"} | SHORT
+    data = Path(str(settings["folder"])) / "data"
+    return reproduce(Experiment.model_validate(content), into, data=data, parts=parts, results=results)
+
+
+def test_parts_of_several_machines_are_the_whole_experiment(settings: dict[str, object], tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    with pytest.raises(SettingError, match="parts: main is not among them"):
+        in_parts(settings, tmp_path / "none", results=results)
+    first = in_parts(settings, tmp_path / "first", "main", results=results)
+    sizes = {f"sizes, {entries} entries": "sizes" for entries in (60, 120)}
+    assert {"seed 2": "seeds", **sizes}.items() <= first.missing.items()
+    assert {part for part in first.missing.values()} == {"seeds", "sizes"}
+    second = in_parts(settings, tmp_path / "second", "seeds", results=results)
+    assert {"examples": "main", **sizes}.items() <= second.missing.items()
+    assert "seeds" not in second.missing.values()
+    third = in_parts(settings, tmp_path / "third", "sizes", results=results)
+    assert {"store", "sample", "run"} <= set(third.made)
+    merged = in_parts(settings, tmp_path / "merged", results=results)
+    assert merged.made == []
+    assert not (tmp_path / "merged" / "steps").exists()
+    assert merged.missing == {"examples": "main"}
+    alone = in_parts(settings, tmp_path / "alone", *PARTS, results=None)
+    assert alone.missing == {}
+    sentences = {"neighbor-case", "corpus-cases"}
+    expected = {each.name: each for each in alone.tables if each.name not in sentences | {"times"}}
+    assert {each.name: each for each in merged.tables if each.name != "times"} == expected
+    assert merged.claims == alone.claims
+    assert len(table(first, "seeds").columns) == len(expected["seeds"].columns) - 1
+    assert {row[0] for row in expected["sizes"].rows} == {f"{row[0]:,}" for row in expected["size-margins"].rows}
+    assert "missing" in write_report(merged.into).page.read_text(encoding="utf-8")
+    texts = [pair.source for part in ("train", "dev", "test") for pair in sentences_of(settings, part)]
+    for file in results.iterdir():
+        assert not any(text in file.read_text(encoding="utf-8") for text in texts)
+
+
+def sentences_of(settings: dict[str, object], part: str) -> list[SentencePair]:
+    return list(read_corpus(Path(str(settings["folder"])) / "data" / f"{part}.tsv", languages=Languages("de", "en")))
+
+
+def all_keys(store: Store) -> NDArray[np.float16]:
+    return store.keys.gather(np.arange(store.entries))
+
+
+def test_samples_are_nested_sentences(settings: dict[str, object], tmp_path: Path) -> None:
+    steps = make_systems(settings, tmp_path).steps
+    whole = steps.build()
+    small, large = (steps.sample(whole, entries).store for entries in (60, 120))
+    longest = np.bincount(whole.store.sentence).max()
+    assert 60 <= small.entries < 60 + longest
+    assert 120 <= large.entries < 120 + longest
+    kept = [set(store.sentence.tolist()) for store in (small, large)]
+    assert kept[0] < kept[1]
+    for sentences, store in zip(kept, (small, large), strict=True):
+        rows = np.isin(whole.store.sentence, list(sentences))
+        assert np.array_equal(all_keys(store), all_keys(whole.store)[rows])
+        assert np.array_equal(read_margins(store).values, reference_margins(all_keys(store), store.known, 8))
+
+
+def test_a_mask_gives_the_translations_of_a_pruned_copy(
+    settings: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systems = make_systems(settings, tmp_path)
+    whole, test = systems.steps.build(), systems.sentences["test"]
+    fitter = FitVanilla(k=2, temperature=10)
+    mask = systems.steps.prune(whole, Plac(1), 0.2, 1)
+    found = systems.run(PlannedSystem(mask, fitter), test)
+    monkeypatch.setattr(Plac, "changes_keys", True)
+    copy = systems.steps.prune(whole, Plac(1), 0.2, 1)
+    assert copy.key != mask.key
+    expected = systems.run(PlannedSystem(copy, fitter), test)
+    assert found == expected
+    assert found.entries == copy.opened.entries < whole.entries
+
+
+def test_an_unknown_part(settings: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="parts: got 'size'; allowed: main, seeds, sizes"):
+        in_parts(settings, tmp_path / "out", "size", results=tmp_path)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
 
 
 def test_data_that_is_not_there(settings: dict[str, object], tmp_path: Path) -> None:
@@ -274,6 +378,6 @@ def test_a_fine_tuned_model_is_loaded_on_the_device_of_the_model(
     monkeypatch.setattr(cached_steps, "finetune_model", lambda *arguments, **rest: NoReport())
     finetuned = systems.finetune("full")
     object.__setattr__(systems.steps.model, "device", torch.device("meta"))  # no machine has two devices for certain
-    texts = systems.translate("finetuned, full", PlannedSystem(model=finetuned), systems.sentences["test"])
+    texts = systems.translate(PlannedSystem(model=finetuned), systems.sentences["test"])
     assert len(texts) == 4
-    assert loaded == [(finetuned.folder / "model", "meta")]
+    assert loaded == [(finetuned.path, "meta")]

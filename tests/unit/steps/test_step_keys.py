@@ -24,6 +24,7 @@ from lacuna.reproduction.experiment import Experiment, as_sentences
 from lacuna.reproduction.systems import ExperimentSystems, PlannedSystem
 from lacuna.steps import CachedStep, StepCache, cached_steps
 from lacuna.steps.handles import SafeRatio
+from lacuna.steps.step_cache import step_key
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_marian
 
@@ -94,7 +95,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def keys(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The keys of all steps, by name. Keys of scores depend on the translations, so they are not recorded."""
     recorded: dict[str, list[str]] = {}
-    make = StepCache.make
+    make, make_portable = StepCache.make, StepCache.make_portable
 
     def record(
         cache: StepCache, name: str, inputs: Mapping[str, Any], work: Callable[[Path], None], *, resumes: bool = False
@@ -104,7 +105,12 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
             recorded.setdefault(name, []).append(step.key)
         return step
 
+    def record_portable(cache: StepCache, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> object:
+        recorded.setdefault(name, []).append(step_key(name, inputs))
+        return make_portable(cache, name, inputs, compute)
+
     monkeypatch.setattr(StepCache, "make", record)
+    monkeypatch.setattr(StepCache, "make_portable", record_portable)
     return recorded
 
 
@@ -151,17 +157,17 @@ def test_an_experiment(model: str, keys: dict[str, list[str]], tmp_path: Path, m
     whole = steps.build()
     for name in PRUNERS:
         pruner = make_pruner(name, **({"min_margin": 1} if name in ("plac", "reverse") else {}))
-        steps.prune(whole, pruner, None if name == "all_known" else 0.1, 2)
+        assert steps.prune(whole, pruner, None if name == "all_known" else 0.1, 2).entries < whole.entries
+    assert steps.index_size(steps.prune(whole, Plac(1), 0.1, 2)).entries < whole.entries
+    assert 5 <= steps.sample(whole, 5).entries < whole.entries
     assert steps.choose_ratio(whole, steps.dev) == SafeRatio(1, 0.3, 1.1, 1.0, 0.5)
     for method in ("full", "lora"):
-        systems.finetune(method)
+        assert systems.finetune(method).path.name == "model"
     fitters = (FitVanilla(), FitAdaptive(k=2, temperature=10.0), FitKster())
     for planned in (PlannedSystem(), *(PlannedSystem(whole, fitter, 2) for fitter in fitters)):
-        systems.translate("any", planned, sentences["test"])
-    systems.compare_runs({"one": [["a"] * 3], "other": [["b"] * 3]}, sentences["test"])
-    systems.term_accuracy("one", "other", {"one": ["a"] * 3, "other": ["b"] * 3}, sentences["test"])
-    systems.score({"one": ["a"] * 3, "other": ["b"] * 3}, sentences["test"])
-    assert keys | {"score": [step.key for step in steps.cache.steps if step.name == "score"]} == EXPERIMENT
+        systems.run(planned, sentences["test"])
+    systems.term_accuracy("base", "whole", {"base": PlannedSystem(), "whole": PlannedSystem(whole, fitters[0])})
+    assert {name: list(dict.fromkeys(found)) for name, found in keys.items()} == EXPERIMENT
 
 
 def test_a_ratio_saved_by_an_adaptation_with_version_0_2() -> None:

@@ -53,7 +53,8 @@ def entries() -> Table:
 def test_every_step_in_the_code_has_a_version() -> None:
     packages = (lacuna.steps, lacuna.reproduction, lacuna.domain)
     source = "".join(path.read_text() for package in packages for path in Path(package.__path__[0]).glob("*.py"))
-    assert set(re.findall(r'cache\.make(?:_json)?\(\s*f?"([a-z]+)', source)) == set(STEP_VERSIONS)
+    made = re.findall(r'(?:cache\.make(?:_json|_portable)?\(\s*|\bname = (?=f"[a-z]+-))f?"([a-z]+)', source)
+    assert set(made) == set(STEP_VERSIONS)
 
 
 def test_a_version_stands_for_one_artifact_format() -> None:

@@ -31,7 +31,7 @@ def test_peak_is_of_the_step_and_not_of_earlier_ones() -> None:
         held = np.ones(256 * MEGABYTE, np.uint8)
     del held
     with measured_usage() as small:
-        held = np.ones(MEGABYTE, np.uint8)
+        np.ones(MEGABYTE, np.uint8)
     assert large.peak_bytes is not None
     assert small.peak_bytes is not None
     assert large.peak_bytes - small.peak_bytes > 200 * MEGABYTE
@@ -54,3 +54,16 @@ def test_a_system_that_does_not_tell_the_peak(monkeypatch: pytest.MonkeyPatch, t
         pass
     assert usage.peak_bytes is None
     assert usage.seconds == 0.0
+
+
+def test_the_time_of_steps_inside_is_theirs_alone() -> None:
+    with measured_usage() as outer:
+        with measured_usage() as first:
+            time.sleep(0.4)
+        with measured_usage() as second:
+            time.sleep(0.3)
+            with measured_usage() as third:
+                time.sleep(0.2)
+        time.sleep(0.1)
+    found = [usage.seconds for usage in (outer, first, second, third)]
+    assert found == pytest.approx([0.1, 0.4, 0.3, 0.2], abs=0.1)
