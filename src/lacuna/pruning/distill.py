@@ -80,7 +80,7 @@ class Merges(NamedTuple):
 
     :param gone: The entry that was merged into the other.
     :param into: The other.
-    :param share: Share of the key of ``gone`` in the mean of both.
+    :param share: Weight of the key of ``gone`` in the new key.
     """
 
     gone: NDArray[np.int64]
