@@ -167,11 +167,13 @@ class Comparison:
         self._counts = counts
         # All methods drop the same share, so that only the choice of entries differs.
         self._ratio = min(self._settings.ratio, counts.candidates[self._settings.min_margin])
+        # First, because other results are about parts of these translations.
+        main = self.find("main", "main", lambda: self._compare(self._main(), self._test)) or []
         seeds = self._runs_by_seed()
         return ComparisonResults(
             ratio=self._ratio,
             asked=self._settings.ratio,
-            main=self.find("main", "main", lambda: self._compare(self._main(), self._test)) or [],
+            main=main,
             terms=self.find("terms", "main", self._terms),
             seeds=self._list_seeds(seeds),
             differences=compare_scored({name: list(runs.values()) for name, runs in seeds.items() if runs}),
