@@ -120,8 +120,8 @@ def _choose(
 
 def _print_choice(choice: PruningChoice) -> None:
     rows = [_row(trial, choice) for trial in choice.listed]
-    names = ["ratio", "min_margin", "log p of dev", "lost of the gain", "at most", "BLEU, at least", "chrF, at least"]
-    print_table("Tried on dev; the largest ratio within the limits is taken", names, rows)
+    names = ["ratio", "margin", "loss", "at most", "BLEU", "at least", "chrF", "at least"]
+    print_table("Tried on dev; * is the largest ratio within the limits", names, rows)
     typer.echo(
         f"With 95 % confidence, at most {choice.max_loss:.1%} of what the memory adds to the log-probability "
         f"({choice.gain:+.4f} per token) is lost,\nand BLEU and chrF drop by less than {choice.max_drop:g} "
@@ -131,9 +131,9 @@ def _print_choice(choice: PruningChoice) -> None:
 
 def _row(trial: PruningTrial, choice: PruningChoice) -> tuple[str, ...]:
     shares = ["" if share is None else f"{share:.2%}" for share in (trial.loss.share, trial.loss.bound)]
-    drops = [f"{drop.score - drop.baseline:+.2f}, {drop.lowest:+.2f}" for drop in trial.drops] or ["", ""]
-    mark = " *" if trial is choice.chosen else ""
-    return f"{trial.ratio:g}{mark}", str(trial.min_margin), f"{trial.log_p:.4f}", *shares, *drops
+    drops = [f"{figure:+.2f}" for drop in trial.drops for figure in (drop.score - drop.baseline, drop.lowest)]
+    mark = "* " if trial is choice.chosen else ""
+    return f"{mark}{trial.ratio:g}", str(trial.min_margin), *shares, *(drops or [""] * 4)
 
 
 def _print_report(report: PruneReport) -> None:

@@ -139,11 +139,12 @@ def choose_pruning(
     :param dev: Held-out pairs; a :class:`~lacuna.fitting.DevSet` reuses its pass over the model.
     :param max_loss: Largest share of what the memory adds to the log-probability of dev that may be lost.
     :param max_drop: Largest drop of BLEU and of chrF that is accepted, in points.
-    :param translated: Number of dev pairs, drawn at random, that are translated to confirm the choice.
+    :param translated: Number of dev pairs, drawn at random, that are translated to confirm the choice; with 0,
+        the log-probability alone decides.
     """
     check_promise(max_loss, max_drop)
-    if translated < 1:
-        raise SettingError(f"translated: got {translated}; allowed is 1 or more; {TRANSLATED} is usual")
+    if translated < 0:
+        raise SettingError(f"translated: got {translated}; allowed is 0 or more; {TRANSLATED} is usual")
     dev = DevSet.of(dev)
     if not len(dev):
         raise SettingError("dev: no sentence pair; give at least one, and better some hundreds")
@@ -170,7 +171,9 @@ def choose_pruning(
     sample = draw_pairs(dev.pairs, translated, seed)
     confirm = _Confirmation(model, memory, sample, combiner, max_drop, progress)
     chosen, trials = _confirm(
-        trials, max_loss, lambda trial: confirm.test(_keep(table, trial.min_margin, trial.ratio, seed))
+        trials,
+        max_loss,
+        lambda trial: confirm.test(_keep(table, trial.min_margin, trial.ratio, seed)) if sample else (),
     )
     return PruningChoice(
         pruner=None if chosen is None else Plac(chosen.min_margin),
