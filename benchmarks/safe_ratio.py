@@ -25,7 +25,7 @@ from lacuna.corpora import read_corpus
 from lacuna.evaluation import compare_runs
 from lacuna.evaluation.noninferiority import measure_drops, upper_bound
 from lacuna.evaluation.significance import resample_sums
-from lacuna.fitting import DevSet, PruningChoice, choose_pruning, measure_loss
+from lacuna.fitting import DevCache, DevSet, PruningChoice, choose_pruning, measure_loss
 from lacuna.fitting.dev_texts import dev_references, dev_texts
 from lacuna.fitting.pruning_choice import MAX_DROP, MAX_LOSS, PruningTrial
 from lacuna.fitting.pruning_loss import find_neighbors_of
@@ -58,7 +58,7 @@ def main() -> None:
     given = parser.parse_args()
     model = load_model(given.model, languages=Languages.parse(given.languages), mask_placeholders=False)
     memory = open_memory(given.store)
-    dev = DevSet(list(read_corpus(given.dev))[: given.dev_pairs])
+    dev = DevSet(list(read_corpus(given.dev))[: given.dev_pairs], cache=DevCache())
     started = time.monotonic()
     list(dev.teacher_force(model))
     _show(step="read dev", pairs=len(dev), seconds=time.monotonic() - started)
@@ -112,7 +112,7 @@ def _measure_test(
     chosen: dict[float, PruningTrial | None],
 ) -> None:
     """Confirm the default on dev, measure every choice on test, and translate with the default."""
-    held_out = DevSet(test)
+    held_out = DevSet(test, cache=DevCache())
     for max_loss, trial in chosen.items():
         if trial is not None:
             pruned = memory.keeping(_keep(memory, trial))
