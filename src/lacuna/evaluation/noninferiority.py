@@ -116,4 +116,4 @@ def _ngrams(text: str, order: int) -> Counter[str]:
 
 def _compared(metric: str, baseline: SampledScore, system: SampledScore, max_drop: float) -> NonInferiority:
     drops = np.subtract(baseline.samples, system.samples)
-    return NonInferiority(metric, baseline.value, system.value, -upper_bound(drops), max_drop)
+    return NonInferiority(metric, baseline.value, system.value, 0.0 - upper_bound(drops), max_drop)
