@@ -105,7 +105,7 @@ def copy_store(
 
 @dataclass(frozen=True, slots=True)
 class _CopiedShard:
-    """A shard to copy, by its number; with the mask of the entries to copy, new weights and new keys, if there are any."""
+    """A shard to copy, by its number: with the mask of the entries to copy, and new weights and keys, if any."""
 
     number: int
     keep: NDArray[np.bool_] | None

@@ -1,7 +1,7 @@
 """New keys of entries into which others were merged: weighted means of the old keys.
 
-A plan of three columns, without any key: it is small, and the means are computed shard by shard while a store is copied.
-Knows nothing of why entries were merged.
+A plan of three columns, without any key: it is small, and the means are computed shard by shard while a store is
+copied. Knows nothing of why entries were merged.
 """
 
 from __future__ import annotations

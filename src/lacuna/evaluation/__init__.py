@@ -2,17 +2,13 @@
 
 from lacuna.evaluation.comet import CometScorer, SegmentScorer, SegmentScores
 from lacuna.evaluation.file_evaluation import evaluate_files
+from lacuna.evaluation.runs import RunScore, RunsDifference, compare_runs, compare_scored, score_run
 from lacuna.evaluation.scores import (
-    RunsDifference,
-    SampledScore,
     Score,
     SystemScore,
     TextScore,
     check_target_language,
-    compare_runs,
-    compare_sampled,
     evaluate_systems,
-    sample_bleu,
     score_texts,
 )
 from lacuna.evaluation.sentence_gains import sentence_gains
@@ -21,8 +17,8 @@ from lacuna.evaluation.terms import TermAccuracy, term_accuracy
 
 __all__ = [
     "CometScorer",
+    "RunScore",
     "RunsDifference",
-    "SampledScore",
     "Score",
     "SegmentScorer",
     "SegmentScores",
@@ -32,13 +28,13 @@ __all__ = [
     "bleu_of_sums",
     "check_target_language",
     "compare_runs",
-    "compare_sampled",
+    "compare_scored",
     "decline_p",
     "evaluate_files",
     "evaluate_systems",
     "resample_means",
     "resample_sums",
-    "sample_bleu",
+    "score_run",
     "score_texts",
     "sentence_gains",
     "term_accuracy",

@@ -9,15 +9,16 @@ nothing of pruning.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lacuna.errors import SettingError
-from lacuna.evaluation.scores import LEVEL, SampledScore, sample_bleu
-from lacuna.evaluation.significance import SAMPLES, SEED, Floats, resample_sums
+from lacuna.evaluation.scores import LEVEL, bleu_statistics
+from lacuna.evaluation.significance import SAMPLES, SEED, Floats, bleu_of_sums, resample_sums
 
 _CHRF_ORDERS, _BETA = 6, 2  # as chrF2 of sacreBLEU
 
@@ -45,6 +46,13 @@ class NonInferiority:
         return self.lowest > -self.max_drop
 
 
+class SampledScore(NamedTuple):
+    """A corpus score, and the scores of the bootstrap samples of the same corpus."""
+
+    value: float
+    samples: Floats
+
+
 def measure_drops(
     references: Sequence[str],
     baseline: Sequence[str],
@@ -60,7 +68,7 @@ def measure_drops(
     :param max_drop: Largest drop that is accepted, in points of BLEU and of chrF.
     """
     check_drop(max_drop)
-    bleu = [sample_bleu(references, each, target_language=target_language) for each in (baseline, lines)]
+    bleu = [sample_bleu(references, each, target_language) for each in (baseline, lines)]
     chrf = [sample_chrf(references, each) for each in (baseline, lines)]
     return _compared("BLEU", bleu[0], bleu[1], max_drop), _compared("chrF2", chrf[0], chrf[1], max_drop)
 
@@ -78,18 +86,29 @@ def upper_bound(samples: Floats, level: float = LEVEL) -> float:
     return float(np.sort(samples)[max(rank, 1) - 1])
 
 
+def sample_bleu(references: Sequence[str], lines: Sequence[str], target_language: str | None = None) -> SampledScore:
+    """Score a corpus and its bootstrap samples with BLEU."""
+    return _sampled(bleu_statistics(references, lines, target_language), bleu_of_sums)
+
+
 def sample_chrf(
     references: Sequence[str], lines: Sequence[str], *, samples: int = SAMPLES, seed: int = SEED
 ) -> SampledScore:
-    """Score the bootstrap samples of a test set with chrF2."""
+    """Score a corpus and its bootstrap samples with chrF2."""
     statistics = np.array([_chrf_statistics(*each) for each in zip(references, lines, strict=True)])
-    whole = chrf_of_sums(statistics.sum(axis=0, keepdims=True))[0]
-    return SampledScore(float(whole), tuple(chrf_of_sums(resample_sums(statistics, samples, seed)).tolist()))
+    return _sampled(statistics, chrf_of_sums, samples, seed)
 
 
-def chrf_of_sums(sums: NDArray[np.int64] | Floats) -> Floats:
+def _sampled(
+    statistics: NDArray[np.int64], score: Callable[[Floats], Floats], samples: int = SAMPLES, seed: int = SEED
+) -> SampledScore:
+    whole = score(statistics.sum(axis=0, keepdims=True).astype(np.float64))[0]
+    return SampledScore(float(whole), score(resample_sums(statistics, samples, seed)))
+
+
+def chrf_of_sums(sums: Floats) -> Floats:
     """Compute corpus chrF2 from each row of summed statistics: n-grams of the line, of the reference, and matches."""
-    ours, theirs, matches = np.moveaxis(sums.astype(np.float64).reshape(len(sums), _CHRF_ORDERS, 3), 2, 0)
+    ours, theirs, matches = np.moveaxis(sums.reshape(len(sums), _CHRF_ORDERS, 3), 2, 0)
     counted = (ours > 0) & (theirs > 0)
     orders = np.maximum(counted.sum(axis=1), 1)
     precision = np.divide(matches, ours, out=np.zeros_like(matches), where=counted).sum(axis=1) / orders
@@ -115,5 +134,5 @@ def _ngrams(text: str, order: int) -> Counter[str]:
 
 
 def _compared(metric: str, baseline: SampledScore, system: SampledScore, max_drop: float) -> NonInferiority:
-    drops = np.subtract(baseline.samples, system.samples)
-    return NonInferiority(metric, baseline.value, system.value, 0.0 - upper_bound(drops), max_drop)
+    drop = upper_bound(baseline.samples - system.samples)
+    return NonInferiority(metric, baseline.value, system.value, 0.0 - drop, max_drop)

@@ -161,7 +161,7 @@ def evaluate_systems(
         scores.append(SystemScore(name, _score(bleu, lines), _score(chrf, lines), _score(ter, lines)))
         progress.advance(note=name)
     if len(systems) > 1:
-        statistics = [_bleu_statistics(references, lines, language) for lines in systems.values()]
+        statistics = [_statistics(references, lines, language) for lines in systems.values()]
         scores = compare(scores, statistics, samples=samples, seed=seed)
     progress.finish()
     if comet is not None:
@@ -181,7 +181,7 @@ def compare(
     """
     sums = resample_sums(np.hstack(statistics), samples, seed)
     resampled = [bleu_of_sums(part) for part in np.split(sums, len(statistics), axis=1)]
-    first = replace(scores[0], bleu=_with_test(scores[0].bleu, samples, seed))
+    first = replace(scores[0], bleu=with_test(scores[0].bleu, samples, seed))
     compared = [first]
     for score, sampled in zip(scores[1:], resampled[1:], strict=True):
         gain = score.bleu.value - first.bleu.value
@@ -189,7 +189,7 @@ def compare(
         compared.append(
             replace(
                 score,
-                bleu=_with_test(score.bleu, samples, seed),
+                bleu=with_test(score.bleu, samples, seed),
                 p_value=p_value,
                 p_decline=decline_p(resampled[0], sampled),
                 better=gain > 0 and p_value < LEVEL,
@@ -217,91 +217,12 @@ def score_texts(
     _check(references, {f"system {number}": lines for number, lines in enumerate(systems, start=1)})
     language = _main_language(references, target_language)
     bleu, chrf = _bleu(language, references=[references]), _chrf(references)
-    statistics = [_bleu_statistics(references, lines, language) for lines in systems]
+    statistics = [_statistics(references, lines, language) for lines in systems]
     resampled = [bleu_of_sums(part) for part in np.split(resample_sums(np.hstack(statistics)), len(systems), axis=1)]
     return [
         TextScore(_score(bleu, lines).value, _score(chrf, lines).value, decline_p(resampled[0], own) if number else 1.0)
         for number, (lines, own) in enumerate(zip(systems, resampled, strict=True))
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class RunsDifference:
-    """The difference in BLEU between two systems, each the mean of its runs.
-
-    :param bleu: BLEU of the one minus BLEU of the other.
-    :param low: Lower bound of the 95 % confidence interval of ``bleu``.
-    :param high: Upper bound.
-    :param at_least: Share of the bootstrap samples in which the one has at least the BLEU of the other.
-    """
-
-    bleu: float
-    low: float
-    high: float
-    at_least: float
-
-
-@dataclass(frozen=True, slots=True)
-class SampledScore:
-    """A score of one run and of the bootstrap samples of its test set: all that comparisons with other runs need.
-
-    :param value: On the whole test set.
-    :param samples: On each sample; runs of the same test set have the same samples.
-    """
-
-    value: float
-    samples: tuple[float, ...]
-
-
-def sample_bleu(
-    references: Sequence[str],
-    lines: Sequence[str],
-    *,
-    target_language: str | None = None,
-    samples: int = SAMPLES,
-    seed: int = SEED,
-) -> SampledScore:
-    """Score the bootstrap samples of a test set with BLEU."""
-    _check(references, {"system": lines})
-    statistics = _bleu_statistics(references, lines, _main_language(references, target_language))
-    whole = bleu_of_sums(statistics.sum(axis=0, keepdims=True))[0]
-    return SampledScore(float(whole), tuple(bleu_of_sums(resample_sums(statistics, samples, seed)).tolist()))
-
-
-def compare_sampled(runs: Sequence[SampledScore], others: Sequence[SampledScore]) -> RunsDifference:
-    """Compare two systems by the mean score of their runs, with a paired bootstrap over segments.
-
-    Repeating a run does not make a difference more significant. The interval is about other test sentences, not about
-    other seeds: all samples have the same runs.
-    """
-    means = [float(np.mean([run.value for run in each])) for each in (runs, others)]
-    ours, theirs = (np.mean([run.samples for run in each], axis=0) for each in (runs, others))
-    low, high = np.percentile(ours - theirs, [2.5, 97.5])
-    return RunsDifference(means[0] - means[1], float(low), float(high), decline_p(theirs, ours))
-
-
-def compare_runs(
-    references: Sequence[str],
-    systems: Mapping[str, Sequence[Sequence[str]]],
-    *,
-    target_language: str | None = None,
-    samples: int = SAMPLES,
-    seed: int = SEED,
-) -> dict[str, dict[str, RunsDifference]]:
-    """Compare every system with every other one; see :func:`compare_sampled`.
-
-    :param systems: Translations of each run by the name of the system.
-    :return: ``[one][other]``: the difference of ``one`` from ``other``.
-    """
-    check_draws(samples, seed)
-    scored = {
-        name: [
-            sample_bleu(references, lines, target_language=target_language, samples=samples, seed=seed)
-            for lines in runs
-        ]
-        for name, runs in systems.items()
-    }
-    return {name: {other: compare_sampled(scored[name], scored[other]) for other in scored} for name in scored}
 
 
 def with_comet(
@@ -319,7 +240,7 @@ def with_comet(
     gains = resample_means((segments.values - segments.values[0]).T, samples, seed)
     compared = []
     for number, score in enumerate(scores):
-        score = replace(score, comet=_with_test(comets[number], samples, seed), comet_model=model)
+        score = replace(score, comet=with_test(comets[number], samples, seed), comet_model=model)
         if number > 0:
             score = replace(
                 score,
@@ -409,8 +330,15 @@ def _score(metric: BLEU | CHRF | TER, lines: Sequence[str]) -> Score:
     return Score(result.name, float(result.score), str(metric.get_signature()))
 
 
-def _bleu_statistics(references: Sequence[str], lines: Sequence[str], language: str) -> NDArray[np.int64]:
-    """Return lengths, matches and n-gram counts of every segment."""
+def bleu_statistics(
+    references: Sequence[str], lines: Sequence[str], target_language: str | None = None
+) -> NDArray[np.int64]:
+    """Return lengths, matches and n-gram counts of every segment: the statistics of :func:`bleu_of_sums`."""
+    _check(references, {"lines": lines})
+    return _statistics(references, lines, _main_language(references, target_language))
+
+
+def _statistics(references: Sequence[str], lines: Sequence[str], language: str) -> NDArray[np.int64]:
     # The effective order changes sentence scores only, which are not used here, and avoids a warning of sacreBLEU.
     metric = _bleu(language, effective_order=True)
     rows = np.empty((len(lines), BLEU_COLUMNS), dtype=np.int64)
@@ -420,7 +348,7 @@ def _bleu_statistics(references: Sequence[str], lines: Sequence[str], language: 
     return rows
 
 
-def _with_test(score: Score, samples: int, seed: int) -> Score:
-    """Add the bootstrap to the signature where sacreBLEU has it: after the number of references."""
+def with_test(score: Score, samples: int, seed: int) -> Score:
+    """Add the bootstrap to the signature of a score, where sacreBLEU has it: after the number of references."""
     references, _, rest = score.signature.partition("|")
     return replace(score, signature=f"{references}|bs:{samples}|seed:{seed}|{rest}")

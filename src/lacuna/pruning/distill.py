@@ -1,9 +1,9 @@
 """Datastore distillation (Dai et al., 2024): merge near entries of the same value, and their keys with them.
 
 Follows the authors' released code (github.com/dirkiedai/datastore_distillation, with the settings of its script); the
-article itself is not public. Differences: entries are visited in random order unless ``order`` says otherwise; a new key
-is rounded to float16 once, not at each merge; and pruning ends at exactly the ratio. This module does not search for
-neighbors itself, and reads no keys: it says which keys to mix.
+article itself is not public. Differences: entries are visited in random order unless ``visits`` says otherwise; a new
+key is rounded to float16 once, not at each merge; and pruning ends at exactly the ratio. This module does not search
+for neighbors itself, and reads no keys: it says which keys to mix.
 """
 
 from __future__ import annotations

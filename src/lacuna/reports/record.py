@@ -49,6 +49,7 @@ class ExperimentRecord(Record):
     :param title: A sentence about the data; may be empty.
     :param tables: Names of the tables, in order.
     :param findings: The paper's claims and their verdicts.
+    :param missing: Results that are not there, and the part of the experiment that computes them.
     """
 
     format: int = FORMAT
@@ -57,6 +58,7 @@ class ExperimentRecord(Record):
     title: str
     tables: tuple[_TableName, ...]
     findings: tuple[ClaimRecord, ...]
+    missing: dict[str, str] = Field(default_factory=dict)
     settings: dict[str, Any]
     versions: dict[str, str]
     hashes: dict[str, str]

@@ -41,30 +41,39 @@ class CheckedClaim:
         return asdict(self)
 
 
-def check_claims(results: ComparisonResults, accuracy: Table, unknown_below_four: float) -> list[CheckedClaim]:
+def check_claims(results: ComparisonResults, accuracy: Table | None, unknown_up_to_four: float) -> list[CheckedClaim]:
     """Check the paper's claims against the measured figures.
 
     :param accuracy: From :func:`~lacuna.reproduction.knowledge_tables.accuracy_by_margin`.
-    :param unknown_below_four: Share of the unknown entries with a margin of 0 to 4.
+    :param unknown_up_to_four: Share of the unknown entries with a margin of 0 to 4.
     """
     return [
         _accuracy(accuracy),
         CheckedClaim(
             "About 90 % of unknown entries have a margin of 0 to 4",
-            _verdict(unknown_below_four >= _MIN_UNKNOWN_SHARE),
-            f"{unknown_below_four:.1%}",
+            _verdict(unknown_up_to_four >= _MIN_UNKNOWN_SHARE),
+            f"{unknown_up_to_four:.1%}",
         ),
+        *(_of_seeds(results) if results.seeds else ()),
+    ]
+
+
+def _of_seeds(results: ComparisonResults) -> list[CheckedClaim]:
+    """Check the claims about differences between methods."""
+    return [
         _without_loss(results),
         *(_plac_beats(results, name) for name in COMPARED if name not in ("plac", REVERSE)),
         _reverse(results),
     ]
 
 
-def _accuracy(table: Table) -> CheckedClaim:
+def _accuracy(table: Table | None) -> CheckedClaim:
+    claim = "The model is right more often where the margin is larger"
+    if table is None:
+        return CheckedClaim(claim, "not measured", "no results")
     names = [column.name for column in table.columns]
     rows = [(row[0], row[names.index("tokens")], row[names.index("accuracy")]) for row in table.rows]
     measured = [(margin, int(tokens), float(share)) for margin, tokens, share in rows if tokens and share is not None]
-    claim = "The model is right more often where the margin is larger"
     if len(measured) < 2:
         return CheckedClaim(claim, "not measured", "too few dev tokens")
     (low, *first), (high, *last) = measured[0], measured[-1]

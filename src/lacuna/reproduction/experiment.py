@@ -175,6 +175,7 @@ class Experiment(_Section):
     sizes: SizesSection = SizesSection()
     finetune: FinetuneSection = FinetuneSection()
     comet: str | None = None
+    int8: bool = False
     beam: Count = 5
     length_penalty: float = 1.0
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (1, 2, 3)

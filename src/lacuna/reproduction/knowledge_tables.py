@@ -16,7 +16,6 @@ from lacuna.datastore import Store
 from lacuna.decoding import plan_batches
 from lacuna.errors import SettingError
 from lacuna.fitting.dev_pass import BATCH_TOKENS, encode_fitting
-from lacuna.index.manifest import read_manifest
 from lacuna.margin import Margins, margin_of
 from lacuna.margin.storage import MAX_MARGIN, check_max_margin
 from lacuna.models import Model
@@ -24,6 +23,7 @@ from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 from lacuna.reproduction.paper import PaperDomain, paper_index_bytes
 from lacuna.reproduction.tables import Cell, Column, Plot, Table
+from lacuna.steps import IndexSize
 from lacuna.workers import WorkerPool
 
 # The margins that the paper calls small and large.
@@ -129,20 +129,19 @@ def accuracy_by_margin(
     return Table("accuracy", title, columns, rows, note, plot=plot, paper="Figure 2")
 
 
-def index_sizes(stores: Mapping[str, Store]) -> Table:
-    """Compare the index sizes of stores with that of the first, and with the size of the paper's kind of index.
+def index_sizes(sizes: Mapping[str, IndexSize]) -> Table:
+    """Compare the sizes of indexes with that of the first, and with the size of the paper's kind of index.
 
-    :param stores: Stores by the name of their row; the whole store first.
+    :param sizes: By the name of the row; the whole store first.
     """
     rows: list[tuple[Cell, ...]] = []
     whole: tuple[int, int] | None = None
-    for name, store in stores.items():
-        made = read_manifest(store)
-        keys = store.entries * store.dimension * np.dtype(np.float16).itemsize
-        sizes = (keys if made.data is None else made.data.bytes, paper_index_bytes(store.entries, store.dimension))
-        whole = whole or sizes
-        saved = [1 - size / max(1, most) if rows else None for size, most in zip(sizes, whole, strict=True)]
-        rows.append((name, store.entries, keys / _MIB, made.kind, sizes[0] / _MIB, saved[0], sizes[1] / _MIB, saved[1]))
+    for name, size in sizes.items():
+        keys = size.entries * size.dimension * np.dtype(np.float16).itemsize
+        both = (keys if size.bytes is None else size.bytes, paper_index_bytes(size.entries, size.dimension))
+        whole = whole or both
+        saved = [1 - part / max(1, most) if rows else None for part, most in zip(both, whole, strict=True)]
+        rows.append((name, size.entries, keys / _MIB, size.kind, both[0] / _MIB, saved[0], both[1] / _MIB, saved[1]))
     columns = (
         Column("store"),
         Column("entries", "count"),

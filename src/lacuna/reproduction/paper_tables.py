@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
+from lacuna.evaluation import TermAccuracy
 from lacuna.evaluation.scores import LEVEL
-from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, ComparisonResults, SystemResult
+from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, ComparisonResults, SizeResult, SystemResult
 from lacuna.reproduction.experiment import Experiment, ReadSentences
 from lacuna.reproduction.paper import BASE as PAPER_BASE
 from lacuna.reproduction.paper import FINETUNED, PaperDomain, PaperScore
 from lacuna.reproduction.tables import Cell, Column, Plot, Table
+from lacuna.steps import CachedStep
 
 TITLES = {
     "base": "Base",
@@ -60,10 +62,10 @@ def settings_table(experiment: Experiment, results: ComparisonResults, paper: Pa
     return Table("settings", "Settings of pruning and of adaptive kNN-MT", columns, rows, note, paper="Table 11")
 
 
-def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str | None) -> Table:
+def main_table(results: ComparisonResults, terms: TermAccuracy, paper: PaperDomain | None, comet: str | None) -> Table:
     """Compare every system on test."""
     order = {name: index for index, name in enumerate(TITLES)}
-    systems = sorted(results.main, key=lambda system: order[system.name])
+    systems = sorted(results.main, key=lambda system: (order[system.name], int(system.setting or 0)))
     columns = [Column("system"), Column("dropped", "share"), Column("entries", "count"), Column("BLEU", "score")]
     columns += [
         Column("chrF", "score"),
@@ -85,9 +87,10 @@ def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str
     rows: list[tuple[Cell, ...]] = []
     marks: dict[tuple[int, int], str] = {}
     for number, system in enumerate(systems):
-        score, theirs = system.score, _paper_score(paper, system.name)
-        row: list[Cell] = [TITLES[system.name], system.dropped, system.entries, system.bleu]
-        row += [score["chrf"], results.terms.accuracy.get(system.name), score["p_decline"]]
+        score, theirs = system.score, None if system.setting else _paper_score(paper, system.name)
+        name = _with_margin(f"{system.name} {system.setting}".strip())
+        row: list[Cell] = [name, system.dropped, system.entries, system.bleu]
+        row += [score["chrf"], terms.accuracy.get(score["name"]), score["p_decline"]]
         row += [score["comet"]] if comet else []
         row += [theirs.ratio, theirs.bleu, theirs.comet] if theirs else [None, None, None]
         rows.append(tuple(row))
@@ -98,7 +101,7 @@ def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str
             "paper: COMET": theirs and theirs.comet_declined,
         }
         marks |= {(number, names.index(name)): "*" for name, wanted in starred.items() if wanted}
-    note = f"{_STAR} All memories are used with adaptive kNN-MT. The memory changes {results.terms.terms:,} words of "
+    note = f"{_STAR} All memories are used with adaptive kNN-MT. The memory changes {terms.terms:,} words of "
     note += f"the references (column terms). {results.main[0].score['signature']}"
     return Table("main", "BLEU with pruned memories", tuple(columns), tuple(rows), note, marks, paper="Tables 5 and 6")
 
@@ -212,7 +215,7 @@ def curve_table(results: ComparisonResults) -> Table:
     columns = (Column("method"), Column("dropped", "share"), Column("BLEU", "score"), Column("against whole", "score"))
     whole = results.curve[0].bleu
     systems = [results.curve[0], *sorted(results.curve[1:], key=_curve_order)]
-    rows = tuple((_curve_title(system.name), system.dropped, system.bleu, system.bleu - whole) for system in systems)
+    rows = tuple((_with_margin(system.name), system.dropped, system.bleu, system.bleu - whole) for system in systems)
     marks = {(number, 2): "*" for number, system in enumerate(systems) if system.score["declined"]}
     plot = Plot("lines", "dropped", ("BLEU",), "method", "share of entries dropped", "BLEU on dev")
     note = f"{_STAR} PLAC with several values of min_margin."
@@ -225,9 +228,12 @@ def _curve_order(system: SystemResult) -> tuple[str, int, float]:
     return method, int(margin or 0), system.dropped or 0.0
 
 
-def _curve_title(name: str) -> str:
+def _with_margin(name: str) -> str:
+    """Return the title of a method, whose name may end in a ``min_margin``."""
+    if name in TITLES:
+        return TITLES[name]
     method, _, margin = name.partition(" ")
-    return f"{TITLES[method]}, min_margin {margin}" if margin else TITLES[method]
+    return f"{TITLES[method]}, min_margin {margin}"
 
 
 def reverse_table(results: ComparisonResults, min_margin: int, paper: PaperDomain | None) -> Table:
@@ -246,3 +252,73 @@ def reverse_table(results: ComparisonResults, min_margin: int, paper: PaperDomai
     columns = (Column("dropped", "share"), *(Column(name, "score") for name in names))
     note = "Change of BLEU from the whole memory, on dev; the paper reports it on test."
     return Table("reverse", "Change of BLEU with reverse pruning", columns, tuple(rows), note, paper="Table 7")
+
+
+def sizes_table(sizes: Sequence[SizeResult]) -> Table:
+    """List the change of BLEU by the size of the memory and by the share of its entries that is dropped."""
+    rows: list[tuple[Cell, ...]] = []
+    marks = {}
+    methods = list(dict.fromkeys(size.method for size in sizes))
+    for entries, dropped in dict.fromkeys((size.counts.entries, size.dropped) for size in sizes):
+        found = {size.method: size for size in sizes if (size.counts.entries, size.dropped) == (entries, dropped)}
+        row: list[Cell] = [f"{entries:,}", dropped, next(iter(found.values())).whole]
+        for number, method in enumerate(methods):
+            difference = found[method].difference
+            row += [difference.bleu, difference.low, difference.high]
+            if difference.at_least < LEVEL:
+                marks[len(rows), 3 + 3 * number] = "*"
+        rows.append(tuple(row))
+    columns = [Column("entries"), Column("dropped", "share"), Column("whole", "score")]
+    for method in methods:
+        title = TITLES[method]
+        columns += [Column(title, "score"), Column(f"{title}: 95 % from", "score"), Column(f"{title}: to", "score")]
+    plot = Plot("lines", "dropped", (TITLES["plac"],), "entries", "share of entries dropped", "change of BLEU, PLAC")
+    note = (
+        "Samples of whole sentences, each part of the next one, with margins and combiners of their own. Changes of "
+        "BLEU from the whole sample, with 95 % intervals by paired bootstrap. *: significantly below it."
+    )
+    title = "Change of BLEU by the size of the memory"
+    return Table("sizes", title, tuple(columns), tuple(rows), note, marks, plot if "plac" in methods else None)
+
+
+def size_margins_table(sizes: Sequence[SizeResult]) -> Table:
+    """List what memories of several sizes offer to PLAC."""
+    counts = list({size.counts.entries: size.counts for size in sizes}.values())
+    bounds = list(counts[0].candidates)
+    columns = [
+        Column("entries", "count"),
+        Column("known", "share"),
+        Column("unknown below 4", "share", help="Share of the unknown entries with a margin below 4."),
+    ]
+    columns += [
+        Column(
+            f"{bound} or more", "share", help=f"Share of all entries that are known with a margin of {bound} or more."
+        )
+        for bound in bounds
+    ]
+    rows = tuple(
+        (each.entries, each.known_ratio, each.unknown_below_four, *(each.candidates[bound] for bound in bounds))
+        for each in counts
+    )
+    note = "The columns on the right are the largest ratios of PLAC."
+    return Table("size-margins", "Margins by the size of the memory", tuple(columns), rows, note)
+
+
+def times_table(steps: Sequence[CachedStep]) -> Table:
+    """List time and memory by the kind of step."""
+    rows = []
+    for name in dict.fromkeys(step.name for step in steps):
+        used = [step.usage for step in steps if step.name == name]
+        cpu = [each.cpu_seconds for each in used if each.cpu_seconds is not None]
+        peaks = [each.peak_bytes for each in used if each.peak_bytes is not None]
+        seconds = sum(each.seconds for each in used)
+        rows.append((name, len(used), seconds, sum(cpu) if cpu else None, max(peaks) / 2**20 if peaks else None))
+    columns = (
+        Column("step"),
+        Column("times", "count", help="Number of such steps."),
+        Column("seconds", "number", 1, help="Together, without the steps that they waited for."),
+        Column("CPU seconds", "number", 1),
+        Column("peak MiB", "number", 0, help="Largest resident memory of the process, with mapped files."),
+    )
+    note = "After an interruption, only the last part of a step is counted."
+    return Table("times", "Time and memory of the steps", columns, tuple(rows), note)

@@ -9,37 +9,46 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import xxhash
 
 from lacuna.decoding import BeamSettings
-from lacuna.evaluation import RunsDifference, TermAccuracy, compare_runs, term_accuracy
+from lacuna.evaluation import CometScorer, RunScore, TermAccuracy, score_run, term_accuracy
 from lacuna.fitting import Fitter
 from lacuna.models import Model
 from lacuna.models.training import FinetuneSettings, LoraSettings
 from lacuna.progress import SILENT, Progress
 from lacuna.reproduction.experiment import Experiment, FinetuneMethod, ReadSentences
-from lacuna.steps import CachedCombiner, CachedMemory, CachedStep, Sentences, StepCache, Steps, StepSettings
-from lacuna.steps.cached_steps import Scores
-from lacuna.steps.step_cache import hash_json, settings_as_json
+from lacuna.steps import CachedCombiner, CachedModel, PrunedMemory, Sentences, StepCache, Steps, StepSettings
+from lacuna.steps.step_cache import settings_as_json
 from lacuna.translator import System
 from lacuna.workers import Pool
-
-Differences = dict[str, dict[str, RunsDifference]]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSystem:
     """A translation system: a memory with a fitter for its combiner, or a model alone.
 
-    :param model: The step of a fine-tuned model; ``None`` for the model of the experiment.
+    :param model: A fine-tuned model; ``None`` for the model of the experiment.
     """
 
-    memory: CachedMemory | None = None
+    memory: PrunedMemory | None = None
     fitter: Fitter | None = None
     seed: int = 1
-    model: CachedStep | None = None
+    model: CachedModel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRun:
+    """The scores of a planned system on some sentences.
+
+    :param entries: Entries of its memory; ``None`` without a memory.
+    """
+
+    entries: int | None
+    score: RunScore
 
 
 class ExperimentSystems:
@@ -65,7 +74,7 @@ class ExperimentSystems:
         # By system, then by source sentence: a subset of translated sentences needs no second run.
         self._translated: dict[str, dict[str, str]] = {}
 
-    def finetune(self, method: FinetuneMethod) -> CachedStep:
+    def finetune(self, method: FinetuneMethod) -> CachedModel:
         """Fine-tune the model with the settings of the experiment."""
         asked = self.experiment.finetune
         lora = LoraSettings() if method == "lora" else None
@@ -73,65 +82,100 @@ class ExperimentSystems:
             FinetuneSettings(lora=lora, hours=asked.hours, learning_rate=asked.learning_rates.get(method))
         )
 
-    def translate(self, name: str, planned: PlannedSystem, sentences: Sentences) -> list[str]:
-        """Fit the system's combiner on dev and translate the sources."""
-        memory, fitter, combiner = planned.memory, planned.fitter, None
-        if memory is not None and fitter is not None:
-            combiner = self.steps.fit(memory, fitter, planned.seed)
-        beam = BeamSettings(self.experiment.beam, self.experiment.length_penalty)
-        inputs = {
-            "finetuned": planned.model.key if planned.model else None,
-            "memory": memory.key if memory else None,
-            "combiner": combiner.key if combiner else None,
-            "beam": settings_as_json(beam),
-        }
-        done, sources = self._translated.setdefault(json.dumps(inputs, sort_keys=True), {}), sentences.sources
-        if all(source in done for source in sources):
-            return [done[source] for source in sources]
-        inputs["sources"] = xxhash.xxh3_128("\0".join(sources).encode()).hexdigest()
-        texts = self.steps.translate(inputs, lambda: self._system(name, planned, combiner, beam), sources)
-        done.update(zip(sources, texts, strict=True))
-        return texts
-
-    def _system(self, name: str, planned: PlannedSystem, combiner: CachedCombiner | None, beam: BeamSettings) -> System:
-        """Return the system as in the paper: the combiner alone decides, and nothing is rounded."""
-        return System(
-            self.steps.model if planned.model is None else self.steps.load_finetuned(planned.model),
-            [planned.memory.open(name)] if planned.memory else [],
-            combiner.load() if combiner else None,
-            beam,
-            exact_contexts=False,
-            guard_ends=False,
-            int8=False,
-        )
-
-    def score(self, systems: Mapping[str, list[str]], sentences: Sentences) -> Scores:
-        """Score translations and compare each system with the first; see :meth:`~lacuna.steps.Steps.score`."""
-        return self.steps.score(systems, sentences, self.experiment.comet)
-
-    def compare_runs(self, systems: Mapping[str, list[list[str]]], sentences: Sentences) -> Differences:
-        """Compare systems over several seeds; see :func:`~lacuna.evaluation.compare_runs`."""
-        references, target = sentences.references, self.steps.model.target_language
-        key = hash_json({"systems": dict(systems), "references": references})
+    def run(self, planned: PlannedSystem, sentences: Sentences) -> SystemRun:
+        """Translate sentences and score the translations; the result is portable."""
+        comet = self.experiment.comet
 
         def compute() -> dict[str, Any]:
-            differences = compare_runs(references, systems, target_language=target)
-            return {name: {other: asdict(each) for other, each in row.items()} for name, row in differences.items()}
+            score = score_run(
+                sentences.references,
+                self.translate(planned, sentences),
+                target_language=self.steps.model.target_language,
+                comet=self._comet,
+                sources=sentences.sources,
+            )
+            return {"entries": planned.memory.entries if planned.memory else None, **score.as_json()}
 
-        content = self.steps.cache.make_json("compare", {"content": key}, compute)
-        return {name: {other: RunsDifference(**each) for other, each in row.items()} for name, row in content.items()}
+        inputs = {**self._inputs(planned), "sentences": sentences.key, **({"comet": comet} if comet else {})}
+        content = self.steps.cache.make_portable("run", self.steps.with_model(inputs), compute)
+        return SystemRun(content["entries"], RunScore.from_json(content))
 
-    def term_accuracy(self, base: str, whole: str, systems: Mapping[str, list[str]], part: Sentences) -> TermAccuracy:
-        """Measure systems on the words that the memory changes; see :func:`~lacuna.evaluation.term_accuracy`.
+    def translate(self, planned: PlannedSystem, sentences: Sentences) -> list[str]:
+        """Fit the system's combiner on dev and translate the sources."""
+        inputs, sources = self._inputs(planned), sentences.sources
+        done = self._translated.setdefault(json.dumps(inputs, sort_keys=True), {})
+        if not all(source in done for source in sources):
+            texts = self._translate(planned, self._containing(inputs, sentences).sources)
+            done.update(texts)
+        return [done[source] for source in sources]
+
+    def _containing(self, inputs: Mapping[str, Any], sentences: Sentences) -> Sentences:
+        """Return the part that the sentences are drawn from if it is translated already; otherwise the sentences."""
+        sources = set(sentences.sources)
+        for part in self.sentences.values():
+            if self.steps.has_translated({**inputs, **_of_sources(part.sources)}) and sources.issubset(part.sources):
+                return part
+        return sentences
+
+    def _translate(self, planned: PlannedSystem, sources: list[str]) -> dict[str, str]:
+        inputs = self._inputs(planned) | _of_sources(sources)
+        texts = self.steps.translate(inputs, lambda: self._system(planned), sources)
+        return dict(zip(sources, texts, strict=True))
+
+    def _inputs(self, planned: PlannedSystem) -> dict[str, Any]:
+        combiner = self._combiner(planned)
+        return {
+            "finetuned": planned.model.key if planned.model else None,
+            "memory": planned.memory.key if planned.memory else None,
+            "combiner": combiner.key if combiner else None,
+            "beam": settings_as_json(self._beam),
+            **({"int8": True} if self.experiment.int8 else {}),
+        }
+
+    @cached_property
+    def _beam(self) -> BeamSettings:
+        return BeamSettings(self.experiment.beam, self.experiment.length_penalty)
+
+    @cached_property
+    def _comet(self) -> CometScorer | None:
+        name = self.experiment.comet
+        return None if name is None else CometScorer(name, device=str(self.steps.model.device))
+
+    def _combiner(self, planned: PlannedSystem) -> CachedCombiner | None:
+        if planned.memory is None or planned.fitter is None:
+            return None
+        return self.steps.fit(planned.memory, planned.fitter, planned.seed)
+
+    def _system(self, planned: PlannedSystem) -> System:
+        """Return the system as in the paper: the combiner alone decides."""
+        combiner = self._combiner(planned)
+        return System(
+            self.steps.model if planned.model is None else self.steps.load_finetuned(planned.model),
+            [planned.memory.opened] if planned.memory else [],
+            combiner.load() if combiner else None,
+            self._beam,
+            exact_contexts=False,
+            guard_ends=False,
+            int8=self.experiment.int8,
+        )
+
+    def term_accuracy(self, base: str, whole: str, systems: Mapping[str, PlannedSystem]) -> TermAccuracy:
+        """Measure systems on the words of test that the memory changes; see :func:`~lacuna.evaluation.term_accuracy`.
 
         :param base: Name of the system without a memory.
         :param whole: Name of the system with the whole memory.
         """
-        references, plain, adapted = part.references, systems[base], systems[whole]
-        target = self.steps.model.target_language
-        key = hash_json({"systems": dict(systems), "base": base, "whole": whole, "references": references})
+        test, target = self.sentences["test"], self.steps.model.target_language
 
         def compute() -> dict[str, Any]:
-            return asdict(term_accuracy(references, plain, adapted, systems, target_language=target))
+            texts = {name: self.translate(system, test) for name, system in systems.items()}
+            return asdict(term_accuracy(test.references, texts[base], texts[whole], texts, target_language=target))
 
-        return TermAccuracy(**self.steps.cache.make_json("terms", {"content": key}, compute))
+        named = {name: self._inputs(system) for name, system in systems.items()}
+        inputs = self.steps.with_model({"systems": named, "base": base, "whole": whole, "test": test.key})
+        return TermAccuracy(**self.steps.cache.make_portable("terms", inputs, compute))
+
+
+def _of_sources(sources: list[str]) -> dict[str, str]:
+    """Return what identifies sources, as an input of a step."""
+    return {"sources": xxhash.xxh3_128("\0".join(sources).encode()).hexdigest()}

@@ -49,6 +49,8 @@ from lacuna.steps.handles import (
     WEIGHTS,
     CachedCombiner,
     CachedMemory,
+    CachedModel,
+    IndexSize,
     MaskedMemory,
     PrunedMemory,
     RatioChoice,
@@ -123,7 +125,7 @@ class Steps:
 
     def build(self) -> CachedMemory:
         """Build the memory of all training pairs, with its index and its margins."""
-        train, settings = self.parts["train"], self.settings
+        train = self.parts["train"]
 
         def work(folder: Path) -> None:
             build_store(
@@ -212,7 +214,7 @@ class Steps:
             )
             return RatioChoice.of(choice).as_json()
 
-        return RatioChoice.from_json(self.cache.make_json("safe", self._ratio_inputs(memory, max_loss), compute))
+        return RatioChoice.from_json(self.cache.make_portable("safe", self._ratio_inputs(memory, max_loss), compute))
 
     def _ratio_inputs(self, memory: CachedMemory, max_loss: float) -> dict[str, Any]:
         limits = {"max_loss": max_loss, "max_drop": MAX_DROP}
@@ -233,7 +235,7 @@ class Steps:
             "combiner": settings_as_json(combiner),
             "pairs": self.parts[part].key,
         }
-        return PruningLoss(**self.cache.make_json("loss", inputs, compute))
+        return PruningLoss(**self.cache.make_portable("loss", inputs, compute))
 
     def prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int) -> PrunedMemory:
         """Prune a memory; a method that cannot drop ``ratio`` drops as much as it can.
@@ -265,6 +267,22 @@ class Steps:
         if pruning.weights is not None:
             save_array(folder / WEIGHTS, pruning.weights)
 
+    def index_size(self, memory: PrunedMemory) -> IndexSize:
+        """Return the size of the index of a memory; that of a mask is built for this, from a copy of the entries."""
+
+        def compute() -> dict[str, Any]:
+            if isinstance(memory, CachedMemory):
+                return asdict(IndexSize.of(memory.store))
+            store = memory.whole.store
+            parent = Parent(fingerprint=store.fingerprint, entries=store.entries, made_by="mask", settings={})
+            with self.cache.temporary_folder() as folder:
+                copy_store(store, folder / STORE, parent, keep=memory.keep, progress=self._progress, pool=self._pool)
+                self._index(folder / STORE)
+                return asdict(IndexSize.of(open_store(folder / STORE)))
+
+        inputs = {"memory": memory.key, "kind": self.settings.index}
+        return IndexSize(**self.cache.make_portable("indexsize", inputs, compute))
+
     def prune_safely(self, memory: CachedMemory, safe: SafeRatio) -> CachedMemory:
         """Prune a memory by PLAC at its safe ratio, and measure the margins of the rest."""
 
@@ -291,8 +309,8 @@ class Steps:
             pool=self._pool,
         )
 
-    def finetune(self, settings: FinetuneSettings) -> CachedStep:
-        """Fine-tune the model on the training pairs; the step's folder has ``model`` and ``report.json``."""
+    def finetune(self, settings: FinetuneSettings) -> CachedModel:
+        """Fine-tune the model on the training pairs; beside its folder is ``report.json``."""
         train, dev = self.parts["train"], self.parts["dev"]
         inputs = {**self._model_inputs, "train": train.key, "dev": dev.key, "settings": settings_as_json(settings)}
 
@@ -302,13 +320,14 @@ class Steps:
             )
             write_json(folder / "report.json", report.as_json() | {"into": MODEL})
 
-        method = "full" if settings.lora is None else "lora"
-        return self.cache.make(f"finetune-{method}", inputs, work, resumes=True)
+        name = f"finetune-{'full' if settings.lora is None else 'lora'}"
+        make = partial(self.cache.make, name, inputs, work, resumes=True)
+        return CachedModel(lambda: make().folder / MODEL, step_key(name, inputs))
 
-    def load_finetuned(self, step: CachedStep) -> Model:
+    def load_finetuned(self, finetuned: CachedModel) -> Model:
         """Load a fine-tuned model as the model itself was loaded."""
         return load_model(
-            step.folder / MODEL,
+            finetuned.path,
             device=str(self.model.device),
             languages=self.model.languages,
             mask_placeholders=self.model.mask_placeholders,
@@ -400,8 +419,16 @@ class Steps:
             results = system().open().translate(sources, progress=self._progress, pool=self._pool)
             return [result.text for result in results]
 
-        texts: list[str] = self.cache.make_json("translate", {**self._model_inputs, **inputs}, compute, "texts.json")
+        texts: list[str] = self.cache.make_json("translate", self.with_model(inputs), compute, "texts.json")
         return texts
+
+    def has_translated(self, inputs: Mapping[str, Any]) -> bool:
+        """Return whether :meth:`translate` is done for these inputs."""
+        return self.cache.has("translate", self.with_model(inputs))
+
+    def with_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs of a step that uses the model."""
+        return {**self._model_inputs, **inputs}
 
     def score(self, systems: Mapping[str, list[str]], sentences: Sentences, comet: str | None = None) -> Scores:
         """Score translations and compare each system with the first.

@@ -19,6 +19,7 @@ from lacuna.combiners import SavedCombiner, Vanilla, load_combiner
 from lacuna.datastore import Store, open_store
 from lacuna.evaluation.noninferiority import NonInferiority
 from lacuna.fitting import PruningChoice, PruningLoss
+from lacuna.index.manifest import read_manifest
 from lacuna.memory import Memory, open_memory
 from lacuna.records import SentencePair
 from lacuna.steps.combiner_choice import Candidate
@@ -146,6 +147,42 @@ class MaskedMemory:
 
 # A memory with entries that can be counted and searched.
 PrunedMemory = CachedMemory | MaskedMemory
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSize:
+    """The size of the index of a store.
+
+    :param kind: Kind of the index.
+    :param bytes: Size of its file; ``None`` for exact search, which reads the keys.
+    """
+
+    entries: int
+    dimension: int
+    kind: str
+    bytes: int | None
+
+    @classmethod
+    def of(cls, store: Store) -> IndexSize:
+        """Return the size of the index that a store has."""
+        made = read_manifest(store)
+        return cls(store.entries, store.dimension, made.kind, None if made.data is None else made.data.bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class CachedModel:
+    """A fine-tuned model made by a step, when it is first asked for.
+
+    :param make: Trains it, or finds it in the cache, and returns its folder.
+    """
+
+    make: Callable[[], Path]
+    key: str
+
+    @cached_property
+    def path(self) -> Path:
+        """Folder of the model."""
+        return self.make()
 
 
 @dataclass(frozen=True, eq=False)

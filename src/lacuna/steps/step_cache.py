@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,8 @@ STEP_VERSIONS: Mapping[str, int] = {
     "loss": 1,
     "accuracy": 1,
     "knowledge": 1,
-    "ratios": 1,
+    "counts": 1,
+    "indexsize": 1,
     "neighbors": 1,
     "plan": 1,
     "gate": 2,
@@ -53,6 +55,10 @@ _DONE = "done.json"
 _DIGITS = 16
 
 
+class MissingResultError(LookupError):
+    """A result is not there, and nothing may be computed for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CachedStep:
     """A finished step.
@@ -60,14 +66,12 @@ class CachedStep:
     :param key: Hash of name, version and inputs.
     :param folder: Folder of the results.
     :param usage: What it took, in whichever run it was done; after an interruption, only the last part.
-    :param inner: Steps that were first needed by this one; only for results that are one file.
     """
 
     name: str
     key: str
     folder: Path
     usage: Usage
-    inner: tuple[CachedStep, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -83,22 +87,31 @@ class StepCache:
     """Runs steps in one folder, each of them once.
 
     :param announce: Called with the name of every step that runs.
-    :param results: Folder for results that are one file of numbers each; other machines can use such files.
-    :param others: Folders with such files of other machines.
+    :param results: Folder of the results of :meth:`make_portable`, which may come from other machines; by default the
+        same folder.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        announce: Callable[[str], None] = lambda name: None,
-        *,
-        results: Path | None = None,
-        others: Sequence[Path] = (),
+        self, folder: Path, announce: Callable[[str], None] = lambda name: None, *, results: Path | None = None
     ) -> None:
-        self._folder, self._announce = folder, announce
-        self._results, self._others = results or folder, others
-        self.steps: list[CachedStep] = []
+        self._folder, self._announce, self._results = folder, announce, results or folder
+        self._steps: dict[str, CachedStep] = {}
+        self._computes = True
         self.made: list[str] = []
+
+    @property
+    def steps(self) -> list[CachedStep]:
+        """All steps whose results were used."""
+        return list(self._steps.values())
+
+    @contextmanager
+    def computing(self, allowed: bool) -> Iterator[None]:
+        """Allow to run steps, or raise :class:`MissingResultError` instead."""
+        before, self._computes = self._computes, allowed
+        try:
+            yield
+        finally:
+            self._computes = before
 
     def make(
         self, name: str, inputs: Mapping[str, Any], work: Callable[[Path], None], *, resumes: bool = False
@@ -112,10 +125,10 @@ class StepCache:
         key = step_key(name, inputs)
         folder = self._folder / f"{name}-{key}"
         if _usage(folder) is None:
+            self._begin(name)
             if not resumes:
                 shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, exist_ok=True)
-            self._announce(name)
             with measured_usage() as usage:
                 work(folder)
             # Written last and atomically: its presence means that the results are complete.
@@ -124,10 +137,28 @@ class StepCache:
             self.made.append(name)
         return self._note(CachedStep(name, key, folder, _usage(folder) or Usage()))
 
+    @contextmanager
+    def temporary_folder(self) -> Iterator[Path]:
+        """Make a folder for large files that are needed only for a while; what a killed run left there is removed."""
+        folder = self._folder / "temporary"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def has(self, name: str, inputs: Mapping[str, Any]) -> bool:
+        """Return whether a step is finished."""
+        return _usage(self._folder / f"{name}-{step_key(name, inputs)}") is not None
+
+    def _begin(self, name: str) -> None:
+        if not self._computes:
+            raise MissingResultError(name)
+        self._announce(name)
+
     def _note(self, step: CachedStep) -> CachedStep:
-        if step not in self.steps:
-            self.steps.append(step)
-        return step
+        return self._steps.setdefault(step.key, step)
 
     def make_json(
         self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any], file: str = "content.json"
@@ -139,34 +170,30 @@ class StepCache:
         step = self.make(name, inputs, lambda folder: write_json(folder / file, compute()))
         return json.loads((step.folder / file).read_text(encoding="utf-8"))
 
-
     def make_portable(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Return a result that is a JSON value without any text of corpora; compute it if no folder has it.
+        """Return a result that is a JSON value without any text of corpora; compute it if it is missing.
 
-        It is kept as one file, which does not depend on other steps: whoever has it needs no memory and no model.
+        It is kept as one file, with the steps that it took: whoever has the file needs no memory and no model.
         """
         key = step_key(name, inputs)
-        file = f"{name}-{key}.json"
-        for folder in (self._results, *self._others):
-            if (content := _read_result(folder / file)) is not None:
-                break
-        else:
-            self._announce(name)
-            before = len(self.steps)
+        path = self._results / f"{name}-{key}.json"
+        content = _read_portable(path)
+        if content is None:
+            self._begin(name)
+            before = set(self._steps)
             with measured_usage() as usage:
                 result = compute()
-            steps = [step.as_json() for step in self.steps[before:]]
-            content = {"inputs": inputs, **asdict(usage), "steps": steps, "result": result}
-            write_json(self._results / file, sealed(content))
+            steps = [step.as_json() for step in self.steps if step.key not in before]
+            content = {**asdict(usage), "steps": steps, "result": result}
+            write_json(path, sealed(content))
             self.made.append(name)
-        inner = tuple(
-            CachedStep(step["name"], step["key"], self._folder, _usage_in(step)) for step in content["steps"]
-        )
-        self._note(CachedStep(name, key, self._results, _usage_in(content), inner))
+        for step in content["steps"]:
+            self._note(CachedStep(step["name"], step["key"], self._folder, _usage_in(step)))
+        self._note(CachedStep(name, key, self._results, _usage_in(content)))
         return content["result"]
 
 
-def _read_result(path: Path) -> dict[str, Any] | None:
+def _read_portable(path: Path) -> dict[str, Any] | None:
     """Return the content of a file with a result; ``None`` if there is none, or if it is damaged."""
     try:
         content = unsealed(read_object(path, LacunaError, missing="not made", again="make it again"))

@@ -17,12 +17,13 @@ _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"
 
 
-@dataclass(slots=True, eq=True)
+@dataclass(slots=True)
 class Usage:
     """What some work took; complete when the work is done.
 
-    :param seconds: Wall-clock time.
-    :param cpu_seconds: Processor time of all threads of the process; ``None`` if it was not measured.
+    :param seconds: Wall-clock time, without that of steps inside.
+    :param cpu_seconds: Processor time of all threads of the process, without that of steps inside; ``None`` if it was
+        not measured.
     :param peak_bytes: Largest resident memory of the process, with mapped files; ``None`` if the system does not tell.
     """
 
@@ -31,34 +32,48 @@ class Usage:
     peak_bytes: int | None = None
 
 
-# What is being measured now: steps inside of steps.
-_measured: list[Usage] = []
+@dataclass(slots=True)
+class _Clock:
+    """A measurement that goes on.
+
+    :param inside: Seconds and processor time of the steps inside that have ended.
+    """
+
+    peak: int = 0
+    inside: tuple[float, float] = (0.0, 0.0)
+
+
+# One for each step that runs now, the outermost first.
+_clocks: list[_Clock] = []
 
 
 @contextmanager
 def measured_usage() -> Iterator[Usage]:
-    """Measure what the work inside takes. Measurements may be nested, in one thread."""
-    usage = Usage()
+    """Measure what the work inside takes. Measurements may be nested, in one thread: steps run inside of steps."""
+    usage, clock = Usage(), _Clock()
     _note_peak()
     resets = _reset_peak()
-    _measured.append(usage)
+    _clocks.append(clock)
     started, cpu_started = time.monotonic(), time.process_time()
     try:
         yield usage
     finally:
-        usage.seconds = round(time.monotonic() - started, 1)
-        usage.cpu_seconds = round(time.process_time() - cpu_started, 1)
+        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
         _note_peak()
-        _measured.pop()
-        if not resets:
-            usage.peak_bytes = None
+        _clocks.pop()
+        usage.seconds = round(seconds - clock.inside[0], 1)
+        usage.cpu_seconds = round(cpu_seconds - clock.inside[1], 1)
+        usage.peak_bytes = clock.peak if resets and clock.peak else None
+        if _clocks:
+            outer = _clocks[-1]
+            outer.inside = outer.inside[0] + seconds, outer.inside[1] + cpu_seconds
 
 
 def _note_peak() -> None:
-    """Add the peak since the last reset to all measurements."""
-    peak = _peak()
-    for usage in _measured:
-        usage.peak_bytes = peak if peak is None else max(peak, usage.peak_bytes or 0)
+    """Add the peak since the last reset to all measurements that go on."""
+    peak = _peak() or 0
+    for clock in _clocks:
+        clock.peak = max(clock.peak, peak)
 
 
 def _reset_peak() -> bool:
