@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lacuna.cli.commands import given, with_default
 from lacuna.cli.options import CORPUS_HELP, Json, ModelOptions, Precision, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.progress import duration
 
 if TYPE_CHECKING:
     from lacuna.domain import Domain
+
+MAX_LOSS = "lacuna.fitting.pruning_choice:MAX_LOSS"
 
 
 def adapt(
@@ -24,6 +27,10 @@ def adapt(
     budget: Annotated[
         float | None,
         typer.Option(metavar="MINUTES", help="Time limit; leaves out optional steps first, then pairs."),
+    ] = None,
+    max_loss: Annotated[
+        float | None,
+        typer.Option(help=with_default("Largest share of what the memory adds that pruning may lose", MAX_LOSS)),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
     precision: Precision = "float32",
@@ -47,6 +54,7 @@ def adapt(
         languages=system.languages,
         budget=budget,
         seed=seed,
+        **given(max_loss=max_loss),
         device=system.device,
         precision=precision,
         progress=BarProgress(shows_time=False),

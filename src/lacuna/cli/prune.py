@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lacuna.cli.commands import Settings, SettingsOf
+from lacuna.cli.commands import Settings, SettingsOf, given, with_default
 from lacuna.cli.options import ClusterOptions, Json, MemoryPath, ModelOptions, memory_folder, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.errors import SettingError
 
 if TYPE_CHECKING:
     from lacuna.fitting import PruningChoice
+    from lacuna.fitting.pruning_choice import PruningTrial
     from lacuna.pruning import Plac, PruneReport
 
 # The value of --kind for a store without an index.
 NO_INDEX = "none"
+_CHOICE = "lacuna.fitting.pruning_choice"
 _PRUNERS = SettingsOf("lacuna.pruning:PRUNERS")
 
 
@@ -34,8 +36,23 @@ def prune(
     ] = None,
     settings: Annotated[Settings, _PRUNERS],
     auto: Annotated[
-        bool, typer.Option("--auto", help="Choose ratio and min_margin on --dev: the largest ratio without a loss.")
+        bool, typer.Option("--auto", help="Choose ratio and min_margin on --dev: the largest ratio within --max-loss.")
     ] = False,
+    max_loss: Annotated[
+        float | None,
+        typer.Option(
+            help=with_default(
+                "For --auto: largest share of what the memory adds to the log-probability of dev that may be lost",
+                f"{_CHOICE}:MAX_LOSS",
+            )
+        ),
+    ] = None,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            help=with_default("For --auto: largest drop of BLEU and of chrF that is accepted", f"{_CHOICE}:MAX_DROP")
+        ),
+    ] = None,
     dev: Annotated[str | None, typer.Option(help="Dev corpus, for --auto.")] = None,
     dev_pairs: Annotated[int, typer.Option(min=1, help="Maximum number of dev pairs.")] = 500,
     clamp: Annotated[
@@ -50,7 +67,7 @@ def prune(
     """Drop entries that the memory does not need, and write the others into a new store.
 
     Example: `lacuna prune it/store --method plac --min-margin 8 --ratio 0.45 --seed 1 --into it/pruned`,
-    or `lacuna prune it/store --auto --dev dev.tsv --into it/pruned`
+    or `lacuna prune it/store --auto --max-loss 0.02 --dev dev.tsv --into it/pruned`
     """
     from lacuna.datastore import open_store
     from lacuna.pruning import make_pruner, prune_store
@@ -60,8 +77,10 @@ def prune(
     if auto:
         if dev is None or ratio is not None or settings or method != "plac":
             raise SettingError("--auto chooses ratio and min_margin of plac: give --dev, and none of the others")
-        choice, pruner = _choose(memory, dev, dev_pairs, system, seed)
+        choice, pruner = _choose(memory, dev, dev_pairs, system, seed, given(max_loss=max_loss, max_drop=max_drop))
         settings, ratio = {"min_margin": pruner.min_margin}, choice.ratio
+    elif max_loss is not None or max_drop is not None:
+        raise SettingError("--max-loss and --max-drop are for --auto: give --auto and --dev, or leave them out")
     opened, chosen = open_store(memory_folder(memory)), make_pruner(method, **settings)
     with cluster.open(reads=[opened.path], writes=[into.absolute().parent]) as pool:
         report = prune_store(
@@ -82,25 +101,39 @@ def prune(
     _print_report(report)
 
 
-def _choose(memory: Path, dev: str, pairs: int, system: ModelOptions, seed: int) -> tuple[PruningChoice, Plac]:
+def _choose(
+    memory: Path, dev: str, pairs: int, system: ModelOptions, seed: int, limits: dict[str, Any]
+) -> tuple[PruningChoice, Plac]:
     from lacuna.fitting import DevCache, DevSet, choose_pruning
+    from lacuna.fitting.pruning_choice import check_promise
     from lacuna.memory import open_memory
 
+    check_promise(**limits)
     chosen = DevSet(system.read_pairs(dev, pairs), cache=DevCache())
     folder, model = system.load_for(memory)
-    choice = choose_pruning(model, open_memory(folder), chosen, seed=seed, progress=BarProgress())
+    choice = choose_pruning(model, open_memory(folder), chosen, **limits, seed=seed, progress=BarProgress())
     if choice.pruner is None:
-        raise SettingError(f"{memory}: nothing can be dropped without a significant loss on {dev}; use it as it is")
+        way_out = "give more dev pairs, a larger --max-loss or --max-drop, or choose --ratio yourself"
+        raise SettingError(f"{memory}: nothing is dropped: {choice.why}; {way_out}")
     return choice, choice.pruner
 
 
 def _print_choice(choice: PruningChoice) -> None:
-    rows = [("0", "", f"{choice.log_p:.4f}", "", f"{choice.bleu:.2f}", "")]
-    for trial in choice.trials:
-        bleu = ("", "") if trial.bleu is None else (f"{trial.bleu:.2f}", f"{trial.p_bleu:.3f}")
-        rows.append((f"{trial.ratio:g}", str(trial.min_margin), f"{trial.log_p:.4f}", f"{trial.p_log_p:.3f}", *bleu))
-    names = ["ratio", "best min_margin", "log p of dev", "p of decline", "BLEU of dev", "p of decline"]
-    print_table("Tried on dev; the largest ratio without a significant decline is taken", names, rows)
+    rows = [_row(trial, choice) for trial in choice.listed]
+    names = ["ratio", "margin", "loss", "at most", "BLEU", "at least", "chrF", "at least"]
+    print_table("Tried on dev; * is the largest ratio within the limits", names, rows)
+    typer.echo(
+        f"With 95 % confidence, at most {choice.max_loss:.1%} of what the memory adds to the log-probability "
+        f"({choice.gain:+.4f} per token) is lost,\nand BLEU and chrF drop by less than {choice.max_drop:g} "
+        f"(BLEU {choice.bleu:.2f} with the whole memory, {choice.translated:,} dev pairs translated)."
+    )
+
+
+def _row(trial: PruningTrial, choice: PruningChoice) -> tuple[str, ...]:
+    shares = ["" if share is None else f"{share:.2%}" for share in (trial.loss.share, trial.loss.bound)]
+    drops = [f"{figure:+.2f}" for drop in trial.drops for figure in (drop.score - drop.baseline, drop.lowest)]
+    mark = "* " if trial is choice.chosen else ""
+    return f"{mark}{trial.ratio:g}", str(trial.min_margin), *shares, *(drops or [""] * 4)
 
 
 def _print_report(report: PruneReport) -> None:

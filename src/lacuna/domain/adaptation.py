@@ -47,6 +47,7 @@ from lacuna.domain.manifest import (
 )
 from lacuna.errors import DomainError, LacunaWarning, SettingError
 from lacuna.evaluation import check_target_language
+from lacuna.fitting.pruning_choice import MAX_LOSS, check_promise
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
@@ -67,6 +68,7 @@ def adapt(
     model: str | Path | None = None,
     languages: Languages | None = None,
     budget: float | None = None,
+    max_loss: float = MAX_LOSS,
     seed: int = 1,
     device: str = "auto",
     precision: str = "float32",
@@ -82,12 +84,14 @@ def adapt(
     :param model: A folder, or a name on the Hugging Face hub; ``None`` for the bundled model.
     :param languages: The direction; by default, that of the model.
     :param budget: Time limit in minutes. It leaves out optional steps first, then pairs; the report says which.
+    :param max_loss: Largest share of what the memory adds that pruning may lose; see docs/prune.md.
     :param precision: Of the passes over the corpora, as in :func:`~lacuna.models.load_model`; translations are not
         affected.
     :raises DomainError: The folder has a domain made from something else, or other files.
     """
     if budget is not None and not 0 < budget < float("inf"):
         raise SettingError(f"budget: got {budget:g}; allowed is a number of minutes above 0")
+    check_promise(max_loss)
     folder, named = Path(into), [corpora] if isinstance(corpora, str | Path) else list(corpora)
     _check_folder(folder)
     loaded = load_model(model, device=device, languages=languages, precision=precision)
@@ -103,6 +107,7 @@ def adapt(
             "seed": seed,
         }
         | ({} if precision == "float32" else {"precision": precision})
+        | ({} if max_loss == MAX_LOSS else {"max_loss": max_loss})
     )
     request = DomainRequest(
         corpora=tuple(map(str, named)),
@@ -124,6 +129,7 @@ def adapt(
                 name=folder.resolve().name,
                 budget=budget,
                 seed=seed,
+                max_loss=max_loss,
                 progress=progress,
             )
             _run(decisions, parts, folder, request)
@@ -244,7 +250,7 @@ def _check_same(folder: Path, inputs: str) -> None:
     """Refuse a finished domain that was made from something else: what was added to its memory would be lost."""
     if read_domain_manifest(folder).inputs != inputs:
         raise DomainError(
-            f"{folder}: already a domain, made from another corpus, dev, test, model, languages, budget or seed; "
+            f"{folder}: already a domain, made from another corpus, dev, test, model, languages, budget, loss or seed; "
             "name a new folder, or remove this one"
         )
 

@@ -14,11 +14,13 @@ from lacuna.domain.corpus_parts import MIN_PART, CorpusParts, hash_pairs
 from lacuna.domain.step_progress import StepProgress
 from lacuna.domain.work_plan import WorkPlan, make_plan
 from lacuna.evaluation.scores import LEVEL
+from lacuna.fitting import PruningLoss
+from lacuna.fitting.pruning_choice import MAX_LOSS
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
-from lacuna.steps import CachedCombiner, CachedMemory, Sentences, StepCache, Steps, StepSettings
+from lacuna.steps import CachedCombiner, CachedMemory, SafeRatio, Sentences, StepCache, Steps, StepSettings
 from lacuna.steps.cached_steps import Scores, model_inputs
-from lacuna.steps.combiner_choice import ALONE, MAX_TRANSLATED, can_fit
+from lacuna.steps.combiner_choice import ALONE, can_fit
 from lacuna.translator import System
 from lacuna.translator.calibration import read_calibration_manifest
 
@@ -34,6 +36,7 @@ class Decisions:
     :param folder: Folder of the step cache.
     :param name: Name of the domain.
     :param budget: Time limit in minutes.
+    :param max_loss: Largest share of what the memory adds that pruning may lose.
     """
 
     def __init__(
@@ -45,9 +48,10 @@ class Decisions:
         name: str,
         budget: float | None,
         seed: int,
+        max_loss: float = MAX_LOSS,
         progress: Progress = SILENT,
     ) -> None:
-        self._name, self._budget, self._seed = name, budget, seed
+        self._name, self._budget, self._seed, self._max_loss = name, budget, seed, max_loss
         self._progress: StepProgress | None = None
         self._cache = StepCache(folder, self._announce)
         self._plan = self._make_plan(model, parts)
@@ -80,20 +84,20 @@ class Decisions:
         return memory
 
     def prune(self, memory: CachedMemory) -> CachedMemory:
-        """Drop what PLAC can drop without a loss on dev, if that is worth it."""
+        """Drop what PLAC can drop within the promise on dev, if that is worth it."""
         if not (self._plan.fits and self._plan.prune and self._has_time("safe", "pruning")):
             return memory
-        sample = self._steps.dev_parts.fitted.draw(MAX_TRANSLATED, self._seed)
-        safe = self._steps.choose_ratio(memory, sample)
+        choice = self._steps.choose_ratio(memory, self._steps.dev_parts.fitted, self._max_loss)
+        safe = choice.safe
         if safe is None or safe.ratio < MIN_RATIO:
-            most = "none of the entries" if safe is None else f"no more than {safe.ratio:.0%} of the entries"
-            self.notes.append(f"The memory is not pruned: PLAC could drop {most} without a significant loss on dev.")
+            why = choice.why if safe is None else f"PLAC could drop no more than {safe.ratio:.0%} within the promise"
+            self.notes.append(f"The memory is not pruned: {why}.")
             return memory
         pruned = self._steps.prune_safely(memory, safe)
-        self.notes.append(
-            f"PLAC dropped {dropped_share(memory, pruned):.1%} of the entries, with a margin of {safe.min_margin} or "
-            f"more: BLEU on dev {safe.pruned:.2f} instead of {safe.whole:.2f} (p of a decline {safe.p_decline:.3f})."
-        )
+        self.notes.append(promise_note(safe, dropped_share(memory, pruned)))
+        if self.sentences["test"].pairs:
+            found = self._steps.measure_loss(memory, pruned, safe.combiner, "test")
+            self.notes.append(kept_note(safe, found))
         return pruned
 
     def fit(self, memory: CachedMemory) -> CachedCombiner:
@@ -181,6 +185,28 @@ class Decisions:
         if 0 < dev < MIN_PART:
             self.notes.append(f"Nothing is fitted: {dev:,} dev pairs are too few (from {MIN_PART:,} on).")
         self.notes.append(f"The combiner is proximity, with settings that are safe for a small memory: {settings}.")
+
+
+def promise_note(safe: SafeRatio, dropped: float) -> str:
+    """Say what pruning has promised, and what dev shows."""
+    drops = " and ".join(f"{each.metric} {each.score:.2f} instead of {each.baseline:.2f}" for each in safe.drops)
+    return (
+        f"PLAC dropped {dropped:.1%} of the entries, with a margin of {safe.min_margin} or more. It promises to lose "
+        f"no more than {safe.max_loss:.1%} of what the memory adds to the log-probability: it loses "
+        f"{safe.loss.share:.1%} on dev, and with 95 % confidence no more than {safe.loss.bound:.1%}. "
+        f"Dev translations have {drops}; with 95 % confidence, neither drops by {safe.max_drop:g} or more."
+    )
+
+
+def kept_note(safe: SafeRatio, loss: PruningLoss) -> str:
+    """Say what test shows of the promise."""
+    if loss.share is None or loss.low is None:
+        return "On test, the whole memory adds nothing for certain, so the promise of pruning cannot be tested."
+    interval = f"95 % interval {loss.low:.1%} to " + ("unknown" if loss.high is None else f"{loss.high:.1%}")
+    verdict = "is kept"
+    if loss.share > safe.max_loss:
+        verdict = "is not kept" if loss.low > safe.max_loss else "may not be kept: the test set is too small to tell"
+    return f"On test, pruning loses {loss.share:.1%} ({interval}): the promise {verdict}."
 
 
 def dropped_share(whole: CachedMemory, pruned: CachedMemory) -> float:

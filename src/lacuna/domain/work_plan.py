@@ -15,6 +15,7 @@ from lacuna.corpora import draw_pairs
 from lacuna.corpora.placeholders import find_placeholders
 from lacuna.domain.corpus_parts import MIN_PART, CorpusParts
 from lacuna.fitting import DevSet
+from lacuna.fitting.pruning_choice import TRANSLATED
 from lacuna.models import Model
 from lacuna.records import SentencePair
 from lacuna.steps.combiner_choice import COMPARED, MAX_TRANSLATED
@@ -25,8 +26,8 @@ from lacuna.translator import System
 _FIRST, _SAMPLES, _ENOUGH_SECONDS = 4, (16, 64, 256), 2.0
 # Translating with a memory takes this many times as long as without.
 _WITH_MEMORY = 1.5
-# Number of translations of dev that choosing a ratio, or a gate, takes on average.
-_PRUNING_TRIALS, _GATE_TRIALS = 3, 5
+# Number of translations of dev that choosing a ratio, or a gate, takes on average; and seconds to try ratios.
+_PRUNING_TRIALS, _GATE_TRIALS, _TRYING = 2, 5, 10.0
 # Seconds per entry of indexing and pruning; margins take longer the more entries there are.
 _PER_ENTRY, _MARGIN_PER_ENTRY, _MARGIN_PER_PAIR_OF_ENTRIES = 5e-5, 1e-4, 2e-9
 # Seconds of a step with hardly any work.
@@ -83,7 +84,9 @@ class WorkPlan:
         reading, translating = self.dev * self.read, min(self.dev, MAX_TRANSLATED) * self.translate * _WITH_MEMORY
         steps = {"store": self.train * self.read, "index": entries * _PER_ENTRY, "margin": margin}
         if self.prune:
-            steps |= {"safe": reading + _PRUNING_TRIALS * translating, "prune": 2 * entries * _PER_ENTRY + margin}
+            confirming = _PRUNING_TRIALS * min(self.dev, TRANSLATED) * self.translate * _WITH_MEMORY
+            steps |= {"safe": reading + _TRYING + confirming, "prune": 2 * entries * _PER_ENTRY + margin}
+            steps |= {"loss": self.test * self.read}
         if self.fits:
             steps |= {"fit": 5 + reading + 2 * COMPARED * self.dev * self.translate * _WITH_MEMORY}
         if self.gate:

@@ -8,6 +8,7 @@ from lacuna.fitting.fitters import FITTERS, FitReport, Fitter, fit_combiner, mak
 from lacuna.fitting.gate import add_gate
 from lacuna.fitting.kster import FitKster
 from lacuna.fitting.pruning_choice import PruningChoice, choose_pruning
+from lacuna.fitting.pruning_loss import PruningLoss, measure_loss
 from lacuna.fitting.vanilla import FitVanilla, collect_retrievals, tune
 
 __all__ = [
@@ -21,11 +22,13 @@ __all__ = [
     "FitVanilla",
     "Fitter",
     "PruningChoice",
+    "PruningLoss",
     "add_gate",
     "calibrate",
     "choose_pruning",
     "collect_retrievals",
     "fit_combiner",
     "make_fitter",
+    "measure_loss",
     "tune",
 ]

@@ -113,7 +113,7 @@ class ComparisonResults:
     :param terms: Accuracy of the systems of ``main`` on the words that the memory changes.
     :param seeds: The whole memory and the pruning methods with every seed that is complete.
     :param differences: ``[one][other]``: the difference between two systems of ``seeds``, each over all seeds.
-    :param safe: The largest safe ratio; ``None`` if every ratio loses on dev.
+    :param safe: The largest safe ratio; ``None`` if no ratio keeps the promise on dev.
     :param variants: Combiners with the whole and with the pruned memory.
     :param by_k: Adaptive kNN-MT by k, with the whole and with the pruned memory.
     :param curve: On dev: pruning methods by ratio; the first is the whole memory.
@@ -289,7 +289,7 @@ class Comparison:
 
     def _safe(self) -> SafeResult | None:
         """Choose the safe ratio on dev, and confirm it on test with every seed whose results are there."""
-        choice = self._steps.choose_ratio(self._whole, self._steps.dev)
+        choice = self._steps.choose_ratio(self._whole, self._steps.dev).safe
         if choice is None:
             return None
         whole, pruned = list[RunScore](), list[RunScore]()

@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from lacuna.artifacts.arrays import save_array
 from lacuna.artifacts.files import atomic_folder, write_json
+from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store, open_store
 from lacuna.datastore.copying import copy_store
 from lacuna.datastore.manifest import Parent
 from lacuna.errors import IndexingError
 from lacuna.evaluation import CometScorer, evaluate_systems
-from lacuna.fitting import DevSet, Fitter, calibrate, choose_pruning, fit_combiner
+from lacuna.fitting import DevSet, Fitter, PruningLoss, calibrate, choose_pruning, fit_combiner, measure_loss
+from lacuna.fitting.pruning_choice import MAX_DROP, MAX_LOSS
 from lacuna.index import build_index
 from lacuna.index.kinds import AUTO
 from lacuna.index.manifest import read_manifest
@@ -51,6 +53,7 @@ from lacuna.steps.handles import (
     IndexSize,
     MaskedMemory,
     PrunedMemory,
+    RatioChoice,
     SafeRatio,
     Sentences,
     StepSettings,
@@ -199,29 +202,40 @@ class Steps:
             pool=self._pool,
         )
 
-    def choose_ratio(self, memory: CachedMemory, dev: DevSet) -> SafeRatio | None:
-        """Find the largest safe ratio, as ``lacuna prune --auto`` does; ``None`` if every ratio loses.
+    def choose_ratio(self, memory: CachedMemory, dev: DevSet, max_loss: float = MAX_LOSS) -> RatioChoice:
+        """Find the largest ratio that keeps the promise, as ``lacuna prune --auto`` does.
 
-        :param dev: The dev pairs to try it on: all, or a sample.
+        :param dev: The dev pairs to try it on: all, or a part.
         """
 
-        def compute() -> dict[str, Any] | None:
-            choice = choose_pruning(self.model, memory.open(), dev, seed=self._seed, progress=self._progress)
-            if choice.pruner is None:
-                return None
-            trial = next(each for each in choice.trials if each.ratio == choice.ratio)
-            return {
-                "min_margin": choice.pruner.min_margin,
-                "ratio": choice.ratio,
-                "whole": choice.bleu,
-                "pruned": trial.bleu,
-                "p_decline": trial.p_bleu,
-            }
+        def compute() -> dict[str, Any]:
+            choice = choose_pruning(
+                self.model, memory.open(), dev, max_loss=max_loss, seed=self._seed, progress=self._progress
+            )
+            return RatioChoice.of(choice).as_json()
 
-        return SafeRatio.from_json(self.cache.make_portable("safe", self._ratio_inputs(memory), compute))
+        return RatioChoice.from_json(self.cache.make_portable("safe", self._ratio_inputs(memory, max_loss), compute))
 
-    def _ratio_inputs(self, memory: CachedMemory) -> dict[str, Any]:
-        return {**self._model_inputs, "memory": memory.key, **memory.margins, "dev": self.parts["dev"].key}
+    def _ratio_inputs(self, memory: CachedMemory, max_loss: float) -> dict[str, Any]:
+        limits = {"max_loss": max_loss, "max_drop": MAX_DROP}
+        return {**self._model_inputs, "memory": memory.key, **memory.margins, "dev": self.parts["dev"].key, **limits}
+
+    def measure_loss(self, whole: CachedMemory, pruned: PrunedMemory, combiner: Vanilla, part: str) -> PruningLoss:
+        """Measure what a pruned memory loses on a part that chose nothing, such as test."""
+
+        def compute() -> dict[str, Any]:
+            pairs = DevSet(self.parts[part].pairs)
+            loss = measure_loss(self.model, whole.opened, pruned.opened, pairs, combiner, progress=self._progress)
+            return asdict(loss)
+
+        inputs = {
+            **self._model_inputs,
+            "whole": whole.key,
+            "pruned": pruned.key,
+            "combiner": settings_as_json(combiner),
+            "pairs": self.parts[part].key,
+        }
+        return PruningLoss(**self.cache.make_portable("loss", inputs, compute))
 
     def prune(self, memory: CachedMemory, pruner: Pruner, ratio: float | None, seed: int) -> PrunedMemory:
         """Prune a memory; a method that cannot drop ``ratio`` drops as much as it can.
@@ -278,7 +292,7 @@ class Steps:
                 self._prune(memory, Plac(safe.min_margin), safe.ratio, self._seed, into)
             self._measure(into)
 
-        inputs = {"choice": self._ratio_inputs(memory), "ratio": safe.ratio}
+        inputs = {"choice": self._ratio_inputs(memory, safe.max_loss), "ratio": safe.ratio}
         step = self.cache.make("prune", inputs, work, resumes=True)
         return CachedMemory(lambda: step.folder / STORE, step.key, memory.margins, memory.name)
 

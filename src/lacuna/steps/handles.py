@@ -7,7 +7,7 @@ on keys can be found without making what it was computed from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lacuna.combiners import SavedCombiner, load_combiner
+from lacuna.combiners import SavedCombiner, Vanilla, load_combiner
 from lacuna.datastore import Store, open_store
+from lacuna.evaluation.noninferiority import NonInferiority
+from lacuna.fitting import PruningChoice, PruningLoss
 from lacuna.index.manifest import read_manifest
 from lacuna.memory import Memory, open_memory
 from lacuna.records import SentencePair
@@ -209,23 +211,62 @@ class CachedCombiner:
 
 @dataclass(frozen=True, slots=True)
 class SafeRatio:
-    """The largest ratio of PLAC without a significant loss on dev.
+    """The largest ratio of PLAC that keeps the promise on dev.
 
-    :param whole: BLEU of dev with the whole memory, with vanilla kNN-MT.
-    :param pruned: The same with the pruned memory.
-    :param p_decline: p-value of the decline.
+    :param max_loss: The promise: the largest share of what the memory adds that may be lost.
+    :param max_drop: The largest drop of BLEU and chrF that is accepted.
+    :param loss: What is lost on dev.
+    :param drops: The tests of BLEU and chrF on dev translations.
+    :param combiner: Vanilla kNN-MT with which all of this was measured.
     """
 
     min_margin: int
     ratio: float
-    whole: float
-    pruned: float
-    p_decline: float
+    max_loss: float
+    max_drop: float
+    loss: PruningLoss
+    drops: tuple[NonInferiority, ...]
+    combiner: Vanilla
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
 
     @classmethod
-    def from_json(cls, content: dict[str, Any] | None) -> SafeRatio | None:
-        """Return the ratio that a step has saved; ``None`` if every ratio loses."""
-        if content is not None and "trial" in content:  # saved by an adaptation with version 0.2
-            trial = content["trial"]
-            return trial and cls(trial["min_margin"], trial["ratio"], content["bleu"], trial["bleu"], trial["p_bleu"])
-        return None if content is None else cls(**content)
+    def from_json(cls, content: Mapping[str, Any]) -> SafeRatio:
+        """Return the ratio that :meth:`as_json` gave."""
+        parts = {
+            "loss": PruningLoss(**content["loss"]),
+            "drops": tuple(NonInferiority(**drop) for drop in content["drops"]),
+            "combiner": Vanilla(**content["combiner"]),
+        }
+        return cls(**dict(content) | parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RatioChoice:
+    """The result of choosing a ratio.
+
+    :param safe: ``None`` if no ratio keeps the promise.
+    :param why: Why none does.
+    """
+
+    safe: SafeRatio | None
+    why: str = ""
+
+    @classmethod
+    def of(cls, choice: PruningChoice) -> RatioChoice:
+        """Return what is kept of a choice."""
+        if (chosen := choice.chosen) is None:
+            return cls(None, choice.why)
+        limits = (choice.max_loss, choice.max_drop)
+        return cls(SafeRatio(chosen.min_margin, chosen.ratio, *limits, chosen.loss, chosen.drops, choice.combiner))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"safe": self.safe and self.safe.as_json(), "why": self.why}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> RatioChoice:
+        """Return the choice that :meth:`as_json` gave."""
+        return cls(content["safe"] and SafeRatio.from_json(content["safe"]), content["why"])

@@ -20,7 +20,8 @@ from lacuna.datastore import build_store, open_store
 from lacuna.domain import Domain, adapt, open_domain, work_plan
 from lacuna.errors import CorpusError, DomainError, SettingError
 from lacuna.evaluation import evaluate_systems
-from lacuna.fitting import gate
+from lacuna.evaluation.noninferiority import NonInferiority
+from lacuna.fitting import PruningLoss, gate
 from lacuna.fitting.pruning_choice import PruningChoice, PruningTrial
 from lacuna.index import build_index
 from lacuna.margin import read_margins
@@ -388,8 +389,10 @@ def test_a_memory_that_can_be_pruned_and_gated(
     folder: Path, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tiny model knows nothing, so dev would never allow either: the decisions are made here."""
-    trial = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, p_log_p=0.5, bleu=1.0, p_bleu=0.5)
-    choice = PruningChoice(Plac(1), 0.3, Vanilla(), -1.0, 1.1, (trial,), 0)
+    loss = PruningLoss(gain=0.5, loss=0.005, share=0.01, low=0.005, high=0.018, bound=0.017)
+    drops = NonInferiority("BLEU", 1.1, 1.0, -0.4, 1.0), NonInferiority("chrF2", 9.0, 9.0, -0.2, 1.0)
+    trial = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, loss=loss, drops=drops)
+    choice = PruningChoice(Plac(1), 0.3, 0.02, 1.0, 0.5, True, Vanilla(), -1.0, 1.1, 200, (trial,), 0)
     monkeypatch.setattr(work_plan, "_MIN_PRUNED", 0)
     monkeypatch.setattr(work_plan, "_MIN_GATED", 0)
     monkeypatch.setattr(cached_steps, "choose_pruning", lambda *_, **__: choice)
@@ -401,7 +404,10 @@ def test_a_memory_that_can_be_pruned_and_gated(
     assert store.manifest.parent.entries > store.entries == found.memory.entries
     assert found.memory.pruned == pytest.approx(1 - store.entries / store.manifest.parent.entries, abs=1e-4)
     assert len(read_margins(store).values) == store.entries
-    assert any(note.startswith("PLAC dropped") for note in found.notes)
+    [promise] = [note for note in found.notes if note.startswith("PLAC dropped")]
+    assert "no more than 2.0% of what the memory adds to the log-probability: it loses 1.0% on dev" in promise
+    assert "BLEU 1.00 instead of 1.10 and chrF2 9.00 instead of 9.00" in promise
+    assert any(note.startswith("On test, ") and "promise" in note for note in found.notes)
     assert found.combiner.searched is not None
     assert gate_of(domain) is not None
     assert [score.name for score in found.scores] == ["model alone", "new"]

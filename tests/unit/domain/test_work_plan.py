@@ -18,7 +18,7 @@ def test_a_plan_within_the_limit_stays() -> None:
 
 
 def test_optional_steps_go_first_and_the_memory_last() -> None:
-    plans = [limit(LARGE, share * LARGE.total()) for share in (0.99, 0.6, 0.4, 0.05)]
+    plans = [limit(LARGE, share * LARGE.total()) for share in (0.99, 0.6, 0.35, 0.05)]
     assert not plans[0].gate
     assert plans[0].prune
     assert not plans[2].prune
@@ -40,14 +40,16 @@ def test_steps_that_are_left_out_take_no_time() -> None:
         read=0.01, translate=0.1, tokens=20.0, train=30, dev=0, test=0, fits=False, prune=False, gate=False
     )
     assert list(small.seconds()) == ["store", "index", "margin"]
-    assert list(LARGE.seconds())[3:] == ["safe", "prune", "fit", "gate", "calibrate", "translate", "score"]
+    assert list(LARGE.seconds())[3:] == ["safe", "prune", "loss", "fit", "gate", "calibrate", "translate", "score"]
 
 
 def test_an_optional_step_leaves_time_for_those_that_must_follow() -> None:
     seconds = LARGE.seconds()
     must = sum(seconds[name] for name in ("calibrate", "translate", "score"))
     assert LARGE.seconds_from("gate") == pytest.approx(seconds["gate"] + must)
-    assert LARGE.seconds_from("safe") == pytest.approx(seconds["safe"] + seconds["prune"] + seconds["fit"] + must)
+    assert LARGE.seconds_from("safe") == pytest.approx(
+        seconds["safe"] + seconds["prune"] + seconds["loss"] + seconds["fit"] + must
+    )
 
 
 def test_a_plan_survives_json() -> None:

@@ -5,6 +5,7 @@ If a key changes on purpose, say so in the changelog: results of that step are c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ import torch
 
 from lacuna.combiners import Vanilla
 from lacuna.domain import adapt, work_plan
-from lacuna.fitting import FitAdaptive, FitKster, FitVanilla
+from lacuna.evaluation.noninferiority import NonInferiority
+from lacuna.fitting import FitAdaptive, FitKster, FitVanilla, PruningLoss
 from lacuna.fitting.pruning_choice import PruningChoice, PruningTrial
 from lacuna.models import Model, load_model
 from lacuna.pruning import PRUNERS, Plac, make_pruner
@@ -23,25 +25,28 @@ from lacuna.records import Languages
 from lacuna.reproduction.experiment import Experiment, as_sentences
 from lacuna.reproduction.systems import ExperimentSystems, PlannedSystem
 from lacuna.steps import CachedStep, StepCache, cached_steps
-from lacuna.steps.handles import SafeRatio
+from lacuna.steps.handles import RatioChoice, SafeRatio
 from lacuna.steps.step_cache import step_key
 from made_up import make_pairs, write_pairs
 from unit.models.tiny_models import make_marian
 
-TRIAL = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, p_log_p=0.5, bleu=1.0, p_bleu=0.5)
-CHOICE = PruningChoice(Plac(1), 0.3, Vanilla(), -1.0, 1.1, (TRIAL,), 0)
+LOSS = PruningLoss(gain=0.5, loss=0.005, share=0.01, low=0.005, high=0.018, bound=0.017)
+DROPS = NonInferiority("BLEU", 1.1, 1.0, -0.4, 1.0), NonInferiority("chrF2", 9.0, 9.0, -0.2, 1.0)
+TRIAL = PruningTrial(min_margin=1, ratio=0.3, log_p=-1.0, loss=LOSS, drops=DROPS)
+CHOICE = PruningChoice(Plac(1), 0.3, 0.02, 1.0, 0.5, True, Vanilla(), -1.0, 1.1, 200, (TRIAL,), 0)
 
 FITTED: dict[str, list[str]] = {
     "plan": ["5fab23c86d4c9cc3"],
     "store": ["8f57cc21f3e39e6d"],
     "index": ["ecbc270f30c02ff0"],
     "margin": ["90829b1fe2631293"],
-    "safe": ["b17a2412c06d101f"],
-    "prune": ["ee5d5de849e77d41"],
-    "fit": ["d58914c88018e81d"],
-    "gate": ["f58232a02e88f209"],
-    "calibrate": ["3af11d50f4d98113"],
-    "translate": ["fc222a4bee190eaa", "7a1b74cab8b99a5b"],
+    "safe": ["2c81fba6789ed8d0"],
+    "prune": ["689e541d9e55c043"],
+    "loss": ["f55707acb7aab566"],
+    "fit": ["0d87c9dce9220401"],
+    "gate": ["88cfa7a60d04c3f7"],
+    "calibrate": ["bdce12418226a51a"],
+    "translate": ["fc222a4bee190eaa", "78d12e8cebccd81c"],
 }
 SAFE: dict[str, list[str]] = {
     "plan": ["e075e3171c3e2e1e"],
@@ -62,7 +67,7 @@ EXPERIMENT: dict[str, list[str]] = {
     "prune-cluster": ["30ac3a1401ea5310"],
     "prune-merge": ["af9d396d5535dfce"],
     "prune-reverse": ["e77a8f49d36bd86f"],
-    "safe": ["522882b955e2ad8b"],
+    "safe": ["2db8f7150d65ff0b"],
     "finetune-full": ["8adac14442347c93"],
     "finetune-lora": ["c18e9b6e9b1f1219"],
     "translate": ["f85fdf2ef739962e", "52ced3ae32c71032", "989ecb6400b65ed2", "8890a09a0def2d2b"],
@@ -160,7 +165,8 @@ def test_an_experiment(model: str, keys: dict[str, list[str]], tmp_path: Path, m
         assert steps.prune(whole, pruner, None if name == "all_known" else 0.1, 2).entries < whole.entries
     assert steps.index_size(steps.prune(whole, Plac(1), 0.1, 2)).entries < whole.entries
     assert 5 <= steps.sample(whole, 5).entries < whole.entries
-    assert steps.choose_ratio(whole, steps.dev) == SafeRatio(1, 0.3, 1.1, 1.0, 0.5)
+    expected = SafeRatio(1, 0.3, 0.02, 1.0, LOSS, DROPS, Vanilla())
+    assert steps.choose_ratio(whole, steps.dev) == RatioChoice(expected)
     for method in ("full", "lora"):
         assert systems.finetune(method).path.name == "model"
     fitters = (FitVanilla(), FitAdaptive(k=2, temperature=10.0), FitKster())
@@ -170,11 +176,12 @@ def test_an_experiment(model: str, keys: dict[str, list[str]], tmp_path: Path, m
     assert {name: list(dict.fromkeys(found)) for name, found in keys.items()} == EXPERIMENT
 
 
-def test_a_ratio_saved_by_an_adaptation_with_version_0_2() -> None:
-    trial = {"min_margin": 4, "ratio": 0.3, "log_p": -1.0, "p_log_p": 0.5, "bleu": 20.5, "p_bleu": 0.25}
-    assert SafeRatio.from_json({"ratio": 0.3, "bleu": 21.0, "trial": trial}) == SafeRatio(4, 0.3, 21.0, 20.5, 0.25)
-    assert SafeRatio.from_json({"ratio": 0.0, "bleu": 21.0, "trial": None}) is None
-    assert SafeRatio.from_json(None) is None
+def test_a_choice_without_a_ratio_keeps_its_reason() -> None:
+    choice = replace(CHOICE, pruner=None, ratio=0.0, adds=False)
+    saved = RatioChoice.of(choice)
+    assert saved.safe is None
+    assert saved.why == choice.why != ""
+    assert RatioChoice.from_json(json.loads(json.dumps(saved.as_json()))) == saved
 
 
 def test_results_of_another_precision_are_others(model: str) -> None:
