@@ -35,20 +35,20 @@ FITTED: dict[str, list[str]] = {
     "store": ["8f57cc21f3e39e6d"],
     "index": ["ecbc270f30c02ff0"],
     "margin": ["90829b1fe2631293"],
-    "safe": ["b17a2412c06d101f"],
+    "safe": ["55efedca4e59c33a"],
     "prune": ["ee5d5de849e77d41"],
-    "fit": ["d58914c88018e81d"],
-    "gate": ["f58232a02e88f209"],
+    "fit": ["42099ac37589222e"],
+    "gate": ["18ea11a1a4847a36"],
     "calibrate": ["3af11d50f4d98113"],
-    "translate": ["fc222a4bee190eaa", "7a1b74cab8b99a5b"],
+    "translate": ["fc222a4bee190eaa", "e4bb5f0492af6abc"],
 }
 SAFE: dict[str, list[str]] = {
     "plan": ["e075e3171c3e2e1e"],
     "store": ["f62ba992985659a7"],
     "index": ["7935ff9a189368be"],
     "margin": ["5156a823e3909a39"],
-    "fit": ["1644e6c520544d92"],
-    "translate": ["cae02d4db0c0c5ce", "f5b5dfdae83d1c14"],
+    "fit": ["10d516eff0384f38"],
+    "translate": ["cae02d4db0c0c5ce", "f5980882e26adb90"],
 }
 EXPERIMENT: dict[str, list[str]] = {
     "store": ["ec5bfa1da15b527b"],
