@@ -142,8 +142,8 @@ def test_settings_out_of_range() -> None:
         Random().prune(Table(np.ones(3, bool)), ratio=0.5, seed=-1)
 
 
-@pytest.mark.parametrize(("dropped", "warned"), [(0, False), (89, False), (90, False), (91, True), (100, True)])
-def test_plac_warns_where_hardly_any_candidate_is_left(dropped: int, warned: bool) -> None:
+@pytest.mark.parametrize(("dropped", "warned"), [(0, False), (74, False), (75, False), (76, True), (100, True)])
+def test_plac_warns_where_few_candidates_are_left(dropped: int, warned: bool) -> None:
     table = Table(np.arange(400) < 200, np.where(np.arange(400) % 2 == 0, 9, 2).astype(np.uint16))
     warnings = Plac(8).prune(table, ratio=dropped / 400, seed=1).warnings
     assert bool(warnings) == warned
@@ -162,4 +162,4 @@ def test_the_ratio_that_a_warning_proposes_gives_no_warning(table: Table, min_ma
         assert found is not None
         pruning = plac.prune(table, ratio=float(found[1]), seed=seed)
         assert pruning.warnings == ()
-        assert np.count_nonzero(~pruning.keep) <= 0.9 * possible
+        assert np.count_nonzero(~pruning.keep) <= 0.75 * possible
