@@ -1,4 +1,4 @@
-"""Methods of ``lacuna prune``, compared on dev at the same ratio, each with a store and an index of its own.
+r"""Methods of ``lacuna prune``, compared on dev at the same ratio, each with a store and an index of its own.
 
 Adaptive kNN-MT is fitted to the first dev pairs for every pruned store, and the last ones are translated. Differences
 from the whole memory and from PLAC are tested by paired bootstrap. A method may have settings.

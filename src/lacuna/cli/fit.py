@@ -9,7 +9,7 @@ import typer
 
 from lacuna.cli.commands import Settings, SettingsOf
 from lacuna.cli.options import DevPairs, Json, MemoryOptions, Precision
-from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.cli.render import BarProgress, print_json, print_notes, print_table
 
 if TYPE_CHECKING:
     from lacuna.combiners.gate import GateManifest
@@ -70,6 +70,7 @@ def tune(
     """
     from lacuna.fitting import DevCache, DevSet
     from lacuna.fitting import tune as find_settings
+    from lacuna.fitting.vanilla import edges_of
 
     memories, chosen = system.open_memories(), DevSet(system.read_pairs(dev, pairs), cache=DevCache())
     trials = find_settings(system.load(), memories, chosen, progress=BarProgress())
@@ -77,8 +78,10 @@ def tune(
     names = ["k", "temperature", "knn_weight", "perplexity"]
     if json:
         shown = [dict(zip(names, row, strict=True)) for row in rows]
-        return print_json({"best": shown[0], "trials": shown})
+        at_edge = [edge.setting for edge in edges_of(trials)]
+        return print_json({"best": shown[0], "at_edge": at_edge, "trials": shown})
     print_table("Best settings on dev", names, rows[:10])
+    print_notes(edges_of(trials))
 
 
 def _print_fit(into: Path, combiner: str, report: FitReport) -> None:
@@ -87,6 +90,7 @@ def _print_fit(into: Path, combiner: str, report: FitReport) -> None:
         f"{into}: {combiner} with {settings}; dev perplexity {report.fitted.perplexity:.2f}, "
         f"of the model alone {report.fitted.model_perplexity:.2f}"
     )
+    print_notes(report.fitted.at_edge)
 
 
 def _print_gate(folder: Path, gate: GateManifest) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from lacuna.cli.commands import Settings, SettingsOf, given, with_default
 from lacuna.cli.options import ClusterOptions, Json, MemoryPath, ModelOptions, memory_folder, use_threads
-from lacuna.cli.render import BarProgress, print_json, print_table
+from lacuna.cli.render import BarProgress, print_json, print_notes, print_table
 from lacuna.errors import SettingError
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def prune(
             progress=BarProgress(),
             pool=pool,
         )
+    print_notes(report.warnings)
     if json:
         return print_json(report.as_json() | ({"choice": asdict(choice)} if choice else {}))
     if choice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -89,6 +89,12 @@ def print_line(text: str) -> None:
     """Write one line on stdout, at once: someone may be waiting for it."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def print_notes(notes: Iterable[object]) -> None:
+    """Write notes on stderr, one per line, as warnings are written."""
+    for note in notes:
+        sys.stderr.write(f"lacuna: note: {note}\n")
 
 
 def print_json(content: Any) -> None:  # noqa: ANN401 - JSON is any

@@ -20,15 +20,18 @@ from torch import nn
 from lacuna.combiners.adaptive import Adaptive
 from lacuna.combiners.base import Neighbors
 from lacuna.fitting.dev_pass import DevSet
-from lacuna.fitting.objective import FitRecipe, FitRun, Fitted, hold_out, losses, perplexity, train
+from lacuna.fitting.objective import Edge, FitRecipe, FitRun, Fitted, hold_out, losses, perplexity, train
 from lacuna.fitting.token_cache import TokenCache, collect_dev
 from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.workers import one_thread
 
-# Temperatures to try if none is given; the papers use 10 and 100.
-TEMPERATURES = (10.0, 30.0, 100.0)
+# Temperatures to choose from if none is given; the papers use 10 and 100. What suits grows with the variance of the
+# keys, which differs by more than ten times between models.
+TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
+# The first one to try.
+_FIRST_TEMPERATURE = 30.0
 RECIPE = FitRecipe(
     learning_rate=0.01,
     betas=(0.9, 0.98),
@@ -42,6 +45,8 @@ RECIPE = FitRecipe(
 )
 # Temperatures are compared after this many updates with half the batch.
 _TRIAL_UPDATES = 100
+# Trials that the search for a temperature usually takes, for the progress.
+_USUAL_TRIALS = 4
 # Tokens per block, to bound memory.
 _TOKENS_AT_ONCE = 4096
 
@@ -51,7 +56,7 @@ class FitAdaptive:
     """Trains on the dev set, part of which is held out for early stopping.
 
     :param k: Neighbors per token, a power of two.
-    :param temperature: Divides squared distances; default: the best. 10, 30 and 100 are tried.
+    :param temperature: Divides squared distances; default: the best of 1, 3, 10, ... 10,000, found by short trainings.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -78,6 +83,7 @@ class FitAdaptive:
             collected - started,
             learning,
             dev.skipped(model),
+            () if fit.at_edge is None else (fit.at_edge,),
         )
 
 
@@ -87,11 +93,13 @@ class AdaptiveFit:
 
     :param run: Outcome of the training.
     :param held_out: Rows of the cache that were held out.
+    :param at_edge: The temperature, if the best one is the smallest or the largest of those to choose from.
     """
 
     combiner: Adaptive
     run: FitRun
     held_out: torch.Tensor
+    at_edge: Edge | None = None
 
 
 @one_thread()  # the network is tiny
@@ -107,19 +115,41 @@ def fit_adaptive(
     """Train on dev tokens, which must not be in the memories; the same seed gives the same weights.
 
     :param cache: Has as many neighbors per token as the combiner will use.
-    :param temperature: Without one, the best of :data:`TEMPERATURES` after a short training.
+    :param temperature: Without one, the best of :data:`TEMPERATURES` after a short training; see :func:`descend`.
     :param held_out: Share of the dev sentences for early stopping and for the choice of the temperature.
     """
     rows, held = hold_out(cache.sentences, held_out, seed)
     trainer = _AdaptiveTrainer(cache, rows, held, seed, progress)
-    trials = () if temperature is not None else TEMPERATURES
-    progress.start("fit adaptive", len(trials) * _TRIAL_UPDATES + recipe.updates, "updates")
+    trials, edge = _USUAL_TRIALS if temperature is None else 0, None
+    progress.start("fit adaptive", trials * _TRIAL_UPDATES + recipe.updates, "updates")
     if temperature is None:
         short = replace(recipe, updates=_TRIAL_UPDATES, batch=max(1, recipe.batch // 2))
-        temperature = min(trials, key=lambda trial: trainer.train(trial, short)[1].loss)
+        temperature = descend(TEMPERATURES, _FIRST_TEMPERATURE, lambda trial: trainer.train(trial, short)[1].loss)
+        edge = Edge.of("temperature", temperature, TEMPERATURES)
     combiner, run = trainer.train(temperature, recipe)
     progress.finish(f"(best after {run.updates:,} updates)")
-    return AdaptiveFit(combiner, run, held)
+    return AdaptiveFit(combiner, run, held, edge)
+
+
+def descend(choices: Sequence[float], first: float, loss_of: Callable[[float], float]) -> float:
+    """Return the choice of the smallest loss, where the loss has one minimum only: a wide grid costs few trials.
+
+    From the first choice it goes up while the loss falls; if it does not fall at once, it goes down in the same way.
+
+    :param choices: Ascending.
+    :param first: One of them, in the middle.
+    """
+    at, found = choices.index(first), dict[int, float]()
+
+    def loss(number: int) -> float:
+        if number not in found:
+            found[number] = loss_of(choices[number])
+        return found[number]
+
+    for step in (1, -1):
+        while 0 <= at + step < len(choices) and loss(at + step) < loss(at):
+            at += step
+    return choices[at]
 
 
 class _AdaptiveTrainer:

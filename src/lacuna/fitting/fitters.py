@@ -78,6 +78,7 @@ class FitReport:
             "perplexity": round(self.fitted.perplexity, 4),
             "model_perplexity": round(self.fitted.model_perplexity, 4),
             "skipped": self.fitted.skipped,
+            "at_edge": [edge.setting for edge in self.fitted.at_edge],
             "seconds": {"collecting": round(self.fitted.collecting, 3), "learning": round(self.fitted.learning, 3)},
         }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +25,33 @@ from lacuna.workers import WorkerPool
 _TOKENS_AT_ONCE = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A setting whose best value is the last one that was tried, so a value beyond may be better.
+
+    :param setting: Its name.
+    :param largest: Whether it is the largest value, not the smallest.
+    """
+
+    setting: str
+    value: float
+    largest: bool
+
+    @classmethod
+    def of(cls, setting: str, value: float, tried: Sequence[float]) -> Edge | None:
+        """Return the edge at which a value is; ``None`` if there are tried values on both sides, or only one."""
+        if len(set(tried)) < 2 or min(tried) < value < max(tried):
+            return None
+        return cls(setting, value, value == max(tried))
+
+    def __str__(self) -> str:
+        end, beyond = ("largest", "larger") if self.largest else ("smallest", "smaller")
+        return (
+            f"the best {self.setting} on dev, {self.value:g}, is the {end} of those that are tried; "
+            f"a {beyond} one may be better"
+        )
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Fitted:
     """A fitted combiner with its dev perplexity.
@@ -34,6 +61,7 @@ class Fitted:
     :param collecting: Seconds for the dev pass and other searches.
     :param learning: Seconds for fitting proper.
     :param skipped: Dev pairs that were too long for the model and were left out.
+    :param at_edge: Settings whose best value is the last one that was tried.
     """
 
     combiner: SavableCombiner
@@ -42,6 +70,7 @@ class Fitted:
     collecting: float
     learning: float
     skipped: int
+    at_edge: tuple[Edge, ...] = ()
 
 
 def losses(cache: TokenCache, rows: torch.Tensor, weighing: Weighing, smoothing: float = 0.0) -> torch.Tensor:

@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from lacuna.combiners.interpolation import interpolate
 from lacuna.combiners.vanilla import Vanilla, gold_p_knn
 from lacuna.fitting.dev_pass import DevBatch, DevSet
-from lacuna.fitting.objective import Fitted
+from lacuna.fitting.objective import Edge, Fitted
 from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import SentencePair
 
-KS = (1, 2, 4, 8, 16, 32, 64)
-TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+# A larger k often lowers the perplexity a little more, but a search for twice as many takes about twice as long.
+KS = (1, 2, 4, 8, 16, 32, 64, 128)
+TEMPERATURES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(20))
 # Keeps the logarithm of a probability of 0 finite; and the exponential of such a loss.
 _MIN_P, _MAX_LOSS = 1e-300, 500.0
@@ -74,13 +75,18 @@ class GridSearch:
     collecting: float
     learning: float
 
+    @property
+    def at_edge(self) -> tuple[Edge, ...]:
+        """Settings of the best trial that are at an edge of the grid; see :func:`edges_of`."""
+        return edges_of(self.trials)
+
 
 @dataclass(frozen=True, slots=True)
 class FitVanilla:
     """Takes the best setting of the grid, by perplexity of the whole dev set.
 
-    :param k: Neighbors per token; default: the best. Powers of 2 up to 64 are tried.
-    :param temperature: Divides squared distances; default: the best. 1 to 1000 are tried.
+    :param k: Neighbors per token; default: the best. Powers of 2 up to 128 are tried.
+    :param temperature: Divides squared distances; default: the best. 1 to 3000 are tried.
     """
 
     name: ClassVar[str] = "vanilla"
@@ -104,6 +110,7 @@ class FitVanilla:
             grid.collecting,
             grid.learning,
             dev.skipped(model),
+            grid.at_edge,
         )
 
     def search(
@@ -162,6 +169,26 @@ def search_grid(
             loss = -_log_p(p_model, p_memory, weight * has_any).mean()
             trials.append(VanillaTrial(Vanilla(k, weight, temperature), float(np.exp(min(loss, _MAX_LOSS)))))
     return sorted(trials, key=lambda trial: trial.perplexity)
+
+
+def edges_of(trials: Sequence[VanillaTrial]) -> tuple[Edge, ...]:
+    """Return the settings whose best value is the last of the grid, although it makes a difference.
+
+    A k of 1 and a weight of 0 are no edges, since nothing lies beyond. Neither is a temperature where another one is
+    just as good, such as with k 1.
+
+    :param trials: Of a whole grid, best first.
+    """
+    best, edges = trials[0], list[Edge]()
+    for setting in ("k", "temperature", "knn_weight"):
+        value, tried = getattr(best.combiner, setting), [getattr(trial.combiner, setting) for trial in trials]
+        edge = Edge.of(setting, value, tried)
+        if edge is None or not (edge.largest or setting == "temperature"):
+            continue
+        others = (trial.perplexity for trial, each in zip(trials, tried, strict=True) if each != value)
+        if next(others) > best.perplexity:
+            edges.append(edge)
+    return tuple(edges)
 
 
 def gold_log_p(dev: DevRetrievals, combiner: Vanilla) -> NDArray[np.float64]:

@@ -76,12 +76,14 @@ class Pruning:
     :param groups: Counts by the property that the method decides by; every entry is in one group.
     :param weights: New weights, 0 for dropped entries; ``None`` leaves them unchanged.
     :param keys: New keys of kept entries, as means of old ones; ``None`` leaves all unchanged.
+    :param warnings: What the user should know about the choice, one line each.
     """
 
     keep: NDArray[np.bool_]
     groups: Mapping[str, Group]
     weights: NDArray[np.float32] | None = None
     keys: MergedKeys | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Pruner(Protocol):

@@ -27,6 +27,9 @@ Order = Literal["random", "highest-margin-first"]
 ORDERS: tuple[Order, ...] = ("random", "highest-margin-first")
 # The thresholds that the paper tries.
 MIN_MARGINS = (4, 8, 16, 32)
+# Share of the candidates that can be dropped without a warning. The random rest leaves a few entries in most
+# neighborhoods; without them, whole neighborhoods are empty (docs/prune.md).
+SAFE_SHARE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,18 @@ class Plac:
             f"known, margin below {self.min_margin}": known & ~candidates,
             f"known, margin {self.min_margin} or more": candidates,
         }
-        return Pruning(keep, count_groups(keep, groups))
+        return Pruning(keep, count_groups(keep, groups), warnings=self._warnings(candidates, count))
+
+    def _warnings(self, candidates: NDArray[np.bool_], dropped: int) -> tuple[str, ...]:
+        """Warn if few candidates are left."""
+        possible = int(np.count_nonzero(candidates))
+        if dropped <= SAFE_SHARE * possible:
+            return ()
+        return (
+            f"{dropped / possible:.0%} of the known entries with a margin of {self.min_margin} or more are dropped, which "
+            "leaves whole neighborhoods without an entry and often costs quality; a ratio of at most "
+            f"{largest_ratio(int(SAFE_SHARE * possible), len(candidates))} leaves a quarter of them",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ class PruneReport:
     :param settings: Method, requested ratio, seed, and the settings of the method.
     :param groups: Kept and dropped entries by the property that the method decides by.
     :param index: Kind of the new store's index; ``None`` without one.
+    :param warnings: What the user should know about the choice of the method, one line each.
     """
 
     store: Store
@@ -139,6 +140,7 @@ class PruneReport:
     groups: dict[str, Group]
     index: str | None
     seconds: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def into(self) -> Path:
@@ -173,6 +175,7 @@ class PruneReport:
             "settings": self.settings,
             "groups": {name: group._asdict() for name, group in self.groups.items()},
             "index": self.index,
+            "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
         }
 
@@ -228,7 +231,8 @@ def prune_store(
         if index is not None:
             kind = build_index(open_store(temporary), index, seed=seed, progress=progress).manifest.kind
     seconds = time.monotonic() - started
-    return PruneReport(open_store(folder), store.entries, settings, dict(pruning.groups), kind, seconds)
+    groups = dict(pruning.groups)
+    return PruneReport(open_store(folder), store.entries, settings, groups, kind, seconds, pruning.warnings)
 
 
 def _check_place(folder: Path, store: Store) -> None:

@@ -33,7 +33,7 @@ STEP_VERSIONS: Mapping[str, int] = {
     "prune": 1,
     "mask": 1,
     "sample": 1,
-    "fit": 1,
+    "fit": 2,
     "finetune": 1,
     "translate": 1,
     "score": 1,

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lacuna.combiners import Neighbors
-from lacuna.fitting.adaptive import RECIPE, TEMPERATURES, fit_adaptive
+from lacuna.fitting import adaptive
+from lacuna.fitting.adaptive import RECIPE, TEMPERATURES, descend, fit_adaptive
 from lacuna.fitting.objective import perplexity
 from lacuna.fitting.vanilla import DevRetrievals, search_grid
 from unit.combiners.neighborhoods import VOCABULARY, made_up_dev, make_cache
@@ -46,7 +47,38 @@ def test_temperature_is_chosen_from_the_grid_by_what_was_held_out() -> None:
         torch.full((dev.tokens, VOCABULARY), 1 / VOCABULARY).log(),
         dev.gold,
     )
-    assert fit_adaptive(lying, recipe=QUICK).combiner.temperature == max(TEMPERATURES)
+    fit = fit_adaptive(lying, recipe=QUICK)
+    assert fit.combiner.temperature > 100
+    assert (fit.at_edge is not None) == (fit.combiner.temperature == max(TEMPERATURES))
+
+
+def test_a_temperature_at_the_edge_of_the_grid_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    dev = made_up_dev(sentences=20)
+    short = replace(QUICK, updates=25)
+    assert fit_adaptive(dev, temperature=30.0, recipe=short).at_edge is None  # given, not chosen
+    monkeypatch.setattr(adaptive, "TEMPERATURES", (29.0, 30.0))
+    edge = fit_adaptive(dev, recipe=short).at_edge
+    assert edge is not None
+    assert edge.setting == "temperature"
+    assert ("largest" if edge.largest else "smallest") in str(edge)
+
+
+@pytest.mark.parametrize("best", [1, 3, 10, 30, 100, 300, 1000])
+def test_the_descent_finds_the_minimum_with_few_trials(best: float) -> None:
+    tried = []
+
+    def loss(choice: float) -> float:
+        tried.append(choice)
+        return abs(math.log(choice / best))
+
+    choices = (1, 3, 10, 30, 100, 300, 1000)
+    assert descend(choices, 30, loss) == best
+    assert len(tried) == len(set(tried))
+    assert len(tried) <= 3 + abs(choices.index(best) - choices.index(30))
+
+
+def test_the_descent_stays_where_no_choice_is_better() -> None:
+    assert descend((1, 10, 100), 10, lambda _: 1.0) == 10
 
 
 def test_useless_memory_does_no_harm() -> None:

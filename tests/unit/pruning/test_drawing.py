@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -139,3 +140,26 @@ def test_settings_out_of_range() -> None:
             make()
     with pytest.raises(LacunaError, match="seed: got -1"):
         Random().prune(Table(np.ones(3, bool)), ratio=0.5, seed=-1)
+
+
+@pytest.mark.parametrize(("dropped", "warned"), [(0, False), (74, False), (75, False), (76, True), (100, True)])
+def test_plac_warns_where_few_candidates_are_left(dropped: int, warned: bool) -> None:
+    table = Table(np.arange(400) < 200, np.where(np.arange(400) % 2 == 0, 9, 2).astype(np.uint16))
+    warnings = Plac(8).prune(table, ratio=dropped / 400, seed=1).warnings
+    assert bool(warnings) == warned
+    assert all(f"{dropped}% of the known entries with a margin of 8 or more" in each for each in warnings)
+    assert Known().prune(table, ratio=0.5, seed=1).warnings == ()
+
+
+@given(tables(), st.integers(0, 40), SEEDS)
+def test_the_ratio_that_a_warning_proposes_gives_no_warning(table: Table, min_margin: int, seed: int) -> None:
+    plac = Plac(min_margin)
+    most = plac.prune(table, ratio=1.0, seed=seed, clamp=True)
+    possible = sum(candidates(plac, table))
+    assert bool(most.warnings) == (possible > 0)
+    for warning in most.warnings:
+        found = re.search(r"ratio of at most ([0-9.]+) ", warning)
+        assert found is not None
+        pruning = plac.prune(table, ratio=float(found[1]), seed=seed)
+        assert pruning.warnings == ()
+        assert np.count_nonzero(~pruning.keep) <= 0.75 * possible

@@ -93,6 +93,17 @@ def test_clamp_takes_what_can_be_dropped(store: Store, tmp_path: Path) -> None:
     assert content["dropped"] == np.count_nonzero(store.known & (np.arange(store.entries) % 40 >= Plac().min_margin))
 
 
+def test_a_warning_goes_to_stderr_and_into_the_json(store: Store, tmp_path: Path) -> None:
+    most = np.count_nonzero(store.known & (np.arange(store.entries) % 40 >= Plac().min_margin)) / store.entries
+    for ratio, name in ((most, "all"), (most / 2, "half")):
+        arguments = [str(store.path), "--ratio", str(ratio), "--into", str(tmp_path / name), "--json"]
+        result = CliRunner().invoke(app, arguments)
+        warnings = json.loads(result.stdout)["warnings"]
+        notes = [line for line in result.stderr.splitlines() if line.startswith("lacuna: note: ")]
+        assert notes == [f"lacuna: note: {each}" for each in warnings]
+        assert len(warnings) == (name == "all")
+
+
 def test_pruners_are_found_by_name() -> None:
     assert set(PRUNERS) == {"plac", "random", "known", "all_known", "cluster", "merge", "distill", "reverse"}
     assert make_pruner("plac", min_margin=4) == Plac(min_margin=4)

@@ -5,8 +5,12 @@ If a test here fails and the new results are intended, increase the version of t
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -17,9 +21,12 @@ import lacuna.steps
 from lacuna.combiners.storage import CombinerManifest
 from lacuna.datastore.manifest import Manifest
 from lacuna.evaluation import evaluate_systems
+from lacuna.fitting import adaptive, calibration, gate, kster, pruning_choice, regression, vanilla
+from lacuna.fitting.objective import FitRecipe
 from lacuna.index.manifest import IndexManifest
 from lacuna.margin.storage import MarginManifest
 from lacuna.pruning import PRUNERS, make_pruner
+from lacuna.steps import combiner_choice
 from lacuna.steps.step_cache import STEP_VERSIONS
 from unit.pruning.tables import Table
 
@@ -33,6 +40,15 @@ DROPPED: dict[str, list[int]] = {
     "merge": [1, 7, 22, 23, 28, 29],
     "distill": [1, 10, 13, 16, 25, 28],
     "reverse": [0, 1, 12, 18, 23, 29],
+}
+
+# Of the steps that fit or choose something: the modules whose constants decide the result, the version, and the hash of
+# these constants.
+SETTINGS: dict[str, tuple[tuple[ModuleType, ...], int, str]] = {
+    "fit": ((adaptive, vanilla, kster, combiner_choice), 2, "8c25a469bd8f63c2"),
+    "gate": ((gate,), 2, "728886e3d43d1cd1"),
+    "calibrate": ((calibration, regression), 1, "6ae121fb7c363d7a"),
+    "safe": ((pruning_choice, vanilla), 3, "67e117c461dc0450"),
 }
 
 
@@ -60,7 +76,7 @@ def test_every_step_in_the_code_has_a_version() -> None:
 def test_a_version_stands_for_one_artifact_format() -> None:
     manifests = {"store": Manifest, "index": IndexManifest, "margin": MarginManifest, "fit": CombinerManifest}
     found = {name: (STEP_VERSIONS[name], kind.model_fields["format"].default) for name, kind in manifests.items()}
-    assert found == {"store": (2, 1), "index": (1, 1), "margin": (1, 1), "fit": (1, 1)}
+    assert found == {"store": (2, 1), "index": (1, 1), "margin": (1, 1), "fit": (2, 1)}
 
 
 @pytest.mark.parametrize("method", PRUNERS)
@@ -69,6 +85,37 @@ def test_version_1_of_prune_drops_these_entries(method: str) -> None:
     ratio = None if method == "all_known" else 0.2
     keep = make_pruner(method).prune(entries(), ratio=ratio, seed=3, clamp=True).keep
     assert np.flatnonzero(~keep).tolist() == DROPPED[method]
+
+
+def settings_in(*modules: ModuleType) -> str:
+    """Hash the constants of modules, except those that bound memory, which change no result."""
+    found = {
+        f"{module.__name__}.{name}": repr(value)
+        for module in modules
+        for name, value in vars(module).items()
+        if re.fullmatch("_?[A-Z][A-Z_]*", name)
+        and not name.endswith(("_AT_ONCE", "_BLOCK"))
+        and isinstance(value, int | float | tuple | FitRecipe)
+    }
+    assert found
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("step", SETTINGS)
+def test_a_version_stands_for_one_set_of_grids_and_recipes(step: str) -> None:
+    modules, version, settings = SETTINGS[step]
+    assert (STEP_VERSIONS[step], settings_in(*modules)) == (version, settings)
+
+
+def test_a_changed_grid_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = settings_in(vanilla, adaptive)
+    with monkeypatch.context() as changed:
+        changed.setattr(vanilla, "KS", (*vanilla.KS, 1024))
+        assert settings_in(vanilla, adaptive) != before
+    with monkeypatch.context() as changed:
+        changed.setattr(adaptive, "RECIPE", replace(adaptive.RECIPE, updates=401))
+        assert settings_in(vanilla, adaptive) != before
+    assert settings_in(vanilla, adaptive) == before
 
 
 def test_version_1_of_score_gives_these_numbers() -> None:
