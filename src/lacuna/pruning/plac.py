@@ -83,8 +83,8 @@ class Plac:
         if dropped <= SAFE_SHARE * possible:
             return ()
         return (
-            f"{dropped / possible:.0%} of the known entries with a margin of {self.min_margin} or more are dropped, which "
-            "leaves whole neighborhoods without an entry and often costs quality; a ratio of at most "
+            f"{dropped / possible:.0%} of the known entries with a margin of {self.min_margin} or more are dropped, "
+            "which leaves whole neighborhoods without an entry and often costs quality; a ratio of at most "
             f"{largest_ratio(int(SAFE_SHARE * possible), len(candidates))} leaves a quarter of them",
         )
 

@@ -66,7 +66,7 @@ def test_a_new_pruner_has_its_options(tmp_path: Path, run: Run) -> None:
 def test_its_options_are_in_the_help() -> None:
     shown = CliRunner().invoke(app, ["prune", "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).output
     text = " ".join(shown.split())
-    assert "plac, random, known, all_known, cluster, merge, reverse or every_nth (docs/prune.md)" in text
+    assert "plac, random, known, all_known, cluster, merge, distill, reverse or every_nth (docs/prune.md)" in text
     assert "--its-option <int> Distance between dropped entries (every_nth) (default 2)." in text
 
 
