@@ -1,5 +1,6 @@
 """Comparison of systems with several runs, checked with sacreBLEU on every bootstrap sample."""
 
+import json
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from lacuna.evaluation import RunsDifference, compare_runs
+from lacuna.evaluation import RunScore, RunsDifference, compare_runs, compare_scored, evaluate_systems, score_run
 
 REFERENCES = [
     "the small dog sleeps in the garden",
@@ -59,3 +60,20 @@ def test_repeating_a_run_makes_nothing_surer() -> None:
     thrice = compare_runs(REFERENCES, {"good": GOOD[:1] * 3, "poor": POOR[1:] * 3}, samples=200)
     one, three = once["poor"]["good"], thrice["poor"]["good"]
     assert (one.low, one.high, one.at_least) == pytest.approx((three.low, three.high, three.at_least))
+
+
+def test_runs_scored_one_by_one_and_saved_compare_as_systems_do() -> None:
+    saved = [json.dumps(score_run(REFERENCES, lines).as_json()) for lines in (GOOD[0], POOR[0], GOOD[0])]
+    assert not any(word in text for text in saved for word in ("garden", "river"))
+    first, *others = (RunScore.from_json(json.loads(text)) for text in saved)
+    expected = evaluate_systems(REFERENCES, {"good": GOOD[0], "poor": POOR[0], "same": GOOD[0]})
+    found = [first.against(None, "good"), others[0].against(first, "poor"), others[1].against(first, "same")]
+    for one, other in zip(found, expected, strict=True):
+        for part, value in other.as_json().items():
+            assert one.as_json()[part] == (pytest.approx(value, abs=2e-3) if isinstance(value, float) else value), part
+    runs = {"good": [first, others[1]], "poor": [others[0]]}
+    by_texts = compare_runs(REFERENCES, {"good": [GOOD[0], GOOD[0]], "poor": [POOR[0]]})
+    for name, row in compare_scored(runs).items():
+        for other, difference in row.items():
+            for part in ("bleu", "low", "high", "at_least"):
+                assert getattr(difference, part) == pytest.approx(getattr(by_texts[name][other], part), abs=2e-3)

@@ -228,6 +228,15 @@ def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: 
     content = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert content["made"] == 0
     assert len(content["findings"]) == 8
+    merged = json.loads(CliRunner().invoke(app, [*words, "--merge", "--json"]).stdout)
+    assert merged | {"missing": {}} == content  # all results are in the folder
+    elsewhere = [*words[:2], str(tmp_path / "other"), *words[3:]]
+    for more, error in ((["--merge"], "main is not among them"), (["--part", "size"], "got 'size'; allowed: main")):
+        failed = CliRunner().invoke(app, [*elsewhere, *more])
+        assert isinstance(failed.exception, SettingError)
+        assert error in str(failed.exception)
+    both = CliRunner().invoke(app, [*elsewhere, "--merge", "--part", "main"])
+    assert "--merge computes nothing" in str(both.exception)
 
 
 # A short experiment, with samples of the memory.
