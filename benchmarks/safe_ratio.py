@@ -1,7 +1,7 @@
 """The promise of ``lacuna prune --auto``: what it lets PLAC drop, and whether test keeps it.
 
 The ratio is chosen on dev, for several values of the loss that is promised. On test, the loss of each choice is
-measured, and the choice of the default is translated, as are the whole memory and the model alone.
+measured. With ``--translate``, test is translated with the choice of the defaults, the whole memory and the model.
 
     python benchmarks/safe_ratio.py STORE DEV TEST --model MODEL --languages fr-en [--max-losses 0.005 0.01 0.02 0.05]
 
@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--dev-pairs", type=int, default=1000)
     parser.add_argument("--test-pairs", type=int, default=1000)
     parser.add_argument("--sizes", type=int, nargs="*", default=[], help="numbers of dev pairs to choose with as well")
+    parser.add_argument("--translate", action="store_true", help="translate test with the choice of the default")
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--drops", action="store_true")
     given = parser.parse_args()
@@ -78,7 +79,10 @@ def main() -> None:
     if given.drops:
         _measure_drops(model, memory, dev, found, chosen)
     if not given.coverage and not given.drops:
-        _measure_test(model, memory, dev, list(read_corpus(given.test))[: given.test_pairs], found, chosen)
+        test = list(read_corpus(given.test))[: given.test_pairs]
+        _measure_test(model, memory, test, found, chosen)
+        if given.translate:
+            _translate(model, memory, dev, test)
 
 
 def _within(found: PruningChoice, max_loss: float) -> PruningTrial | None:
@@ -106,18 +110,21 @@ def _keep(memory: Memory, trial: PruningTrial) -> NDArray[np.bool_]:
 def _measure_test(
     model: Model,
     memory: Memory,
-    dev: DevSet,
     test: list[SentencePair],
     found: PruningChoice,
     chosen: dict[float, PruningTrial | None],
 ) -> None:
-    """Confirm the default on dev, measure every choice on test, and translate with the default."""
+    """Measure every choice on test."""
     held_out = DevSet(test, cache=DevCache())
     for max_loss, trial in chosen.items():
         if trial is not None:
             pruned = memory.keeping(_keep(memory, trial))
             loss = measure_loss(model, memory, pruned, held_out, found.combiner)
             _show(step="test", max_loss=max_loss, ratio=trial.ratio, share=loss.share, low=loss.low, high=loss.high)
+
+
+def _translate(model: Model, memory: Memory, dev: DevSet, test: list[SentencePair]) -> None:
+    """Choose with the defaults, as the command does, and translate test with the choice."""
     started = time.monotonic()
     choice = choose_pruning(model, memory, dev)
     drops = choice.chosen.drops if choice.chosen else ()
