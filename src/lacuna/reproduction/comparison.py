@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from lacuna.evaluation import RunScore, RunsDifference, TermAccuracy, compare_scored
-from lacuna.fitting import FitAdaptive, FitKster, Fitter, FitVanilla
+from lacuna.fitting import FitAdaptive, FitKster, Fitter, FitVanilla, PruningLoss
 from lacuna.margin import read_margins
 from lacuna.pruning import AllKnown, Plac, Pruner, make_pruner
 from lacuna.pruning.plac import MIN_MARGINS
@@ -57,10 +57,12 @@ class SystemResult:
 class SafeResult:
     """The safe ratio of PLAC, chosen on dev, on the test set.
 
+    :param loss: What is lost on test, as a share of what the memory adds to the log-probability.
     :param difference: Difference of the pruned from the whole memory on test, over all seeds.
     """
 
     choice: SafeRatio
+    loss: PruningLoss
     difference: RunsDifference
 
 
@@ -304,7 +306,11 @@ class Comparison:
             if (runs := self.find(f"safe ratio, seed {seed}", part, run)) is not None:
                 whole.append(runs[0])
                 pruned.append(runs[1])
-        return SafeResult(choice, RunsDifference.between(pruned, whole)) if pruned else None
+        if not pruned:
+            return None
+        memory = self._pruned("plac", choice.ratio, self._first_seed, choice.min_margin)
+        loss = self._steps.measure_loss(self._whole, memory, choice.combiner, "test")
+        return SafeResult(choice, loss, RunsDifference.between(pruned, whole))
 
     def _variants(self) -> list[SystemResult]:
         others: dict[str, Fitter] = {"vanilla": FitVanilla(), "kster": FitKster()}
