@@ -58,12 +58,12 @@ class SafeResult:
     """The safe ratio of PLAC, chosen on dev, on the test set.
 
     :param loss: What is lost on test, as a share of what the memory adds to the log-probability.
-    :param difference: Difference of the pruned from the whole memory on test, over all seeds.
+    :param difference: Difference of the pruned from the whole memory on test, over all seeds whose results are there.
     """
 
     choice: SafeRatio
     loss: PruningLoss
-    difference: RunsDifference
+    difference: RunsDifference | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Comparison:
         # All methods drop the same share, so that only the choice of entries differs.
         self._ratio = min(self._settings.ratio, counts.candidates[self._settings.min_margin])
         # First, because other results are about parts of these translations.
-        main = self.find("main", "main", lambda: self._compare(self._main(), self._test)) or []
+        main = self._compare("main", self._main(), self._test)
         seeds = self._runs_by_seed()
         return ComparisonResults(
             ratio=self._ratio,
@@ -180,9 +180,9 @@ class Comparison:
             seeds=self._list_seeds(seeds),
             differences=compare_scored({name: list(runs.values()) for name, runs in seeds.items() if runs}),
             safe=self.find("safe", "main", self._safe),
-            variants=self.find("variants", "main", self._variants) or [],
-            by_k=self.find("k", "main", self._by_k) or [],
-            curve=self.find("curve", "main", self._curve) or [],
+            variants=self._variants(),
+            by_k=self._by_k(),
+            curve=self._curve(),
             sizes=list(self._sizes()),
             missing=self.missing,
         )
@@ -306,11 +306,9 @@ class Comparison:
             if (runs := self.find(f"safe ratio, seed {seed}", part, run)) is not None:
                 whole.append(runs[0])
                 pruned.append(runs[1])
-        if not pruned:
-            return None
         memory = self._pruned("plac", choice.ratio, self._first_seed, choice.min_margin)
         loss = self._steps.measure_loss(self._whole, memory, choice.combiner, "test")
-        return SafeResult(choice, loss, RunsDifference.between(pruned, whole))
+        return SafeResult(choice, loss, RunsDifference.between(pruned, whole) if pruned else None)
 
     def _variants(self) -> list[SystemResult]:
         others: dict[str, Fitter] = {"vanilla": FitVanilla(), "kster": FitKster()}
@@ -320,7 +318,7 @@ class Comparison:
             for name, fitter in fitters.items()
             for size, memory in ((WHOLE, self._whole), ("plac", self.plac))
         }
-        return self._compare(systems, self._test)
+        return self._compare("variants", systems, self._test)
 
     def _by_k(self) -> list[SystemResult]:
         systems = {
@@ -328,7 +326,7 @@ class Comparison:
             for k in self._experiment.adaptive.ks
             for size, memory in ((WHOLE, self._whole), ("plac", self.plac))
         }
-        return self._compare(systems, self._repeated)
+        return self._compare("k", systems, self._repeated)
 
     def _curve(self) -> list[SystemResult]:
         """Translate part of dev with memories of increasing pruning ratio."""
@@ -342,7 +340,7 @@ class Comparison:
             for ratio in sorted({*(each for each in ratios if each < largest), largest}):
                 memory = self._pruned("plac", ratio, self._first_seed, margin)
                 systems[f"plac {margin}", f"{ratio:.4f}"] = self._system(memory)
-        return self._compare(systems, draw(self._systems.sentences["dev"], self._experiment.limits.curve))
+        return self._compare("curve", systems, draw(self._systems.sentences["dev"], self._experiment.limits.curve))
 
     def _sizes(self) -> Iterator[SizeResult]:
         """Prune samples of the memory, the smallest first, and the memory itself."""
@@ -365,13 +363,17 @@ class Comparison:
                 results.append(SizeResult(counts, method, ratio, run.bleu, whole.bleu, difference))
         return results
 
-    def _compare(self, systems: Planned, sentences: ReadSentences) -> list[SystemResult]:
-        """Run systems and compare each with the first."""
-        runs = {key: self._systems.run(system, sentences) for key, system in systems.items()}
-        first = next(iter(runs.values()))
-        results = []
-        for (name, setting), run in runs.items():
-            score = run.score.against(None if run is first else first.score, " ".join((name, setting)).strip())
-            dropped = None if run.entries is None else 1 - run.entries / self._counts.entries
-            results.append(SystemResult(name, dropped, run.entries, setting, score.as_json()))
+    def _compare(self, what: str, systems: Planned, sentences: ReadSentences) -> list[SystemResult]:
+        """Run systems and compare each with the first; systems that are missing are left out."""
+        results, first = list[SystemResult](), None
+        for (name, setting), system in systems.items():
+            title = " ".join((name, setting)).strip()
+            run = self.find(f"{what}, {title}", "main", lambda system=system: self._systems.run(system, sentences))  # type: ignore[misc]
+            if run is None and first is None:
+                return []  # the others have nothing to be compared with
+            if run is not None:
+                score = run.score.against(first, title)
+                first = first or run.score
+                dropped = None if run.entries is None else 1 - run.entries / self._counts.entries
+                results.append(SystemResult(name, dropped, run.entries, setting, score.as_json()))
         return results

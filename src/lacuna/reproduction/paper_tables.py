@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
-from lacuna.evaluation import TermAccuracy
 from lacuna.evaluation.scores import LEVEL
 from lacuna.reproduction.comparison import COMPARED, REVERSE, WHOLE, ComparisonResults, SizeResult, SystemResult
 from lacuna.reproduction.experiment import Experiment, ReadSentences
@@ -62,8 +61,9 @@ def settings_table(experiment: Experiment, results: ComparisonResults, paper: Pa
     return Table("settings", "Settings of pruning and of adaptive kNN-MT", columns, rows, note, paper="Table 11")
 
 
-def main_table(results: ComparisonResults, terms: TermAccuracy, paper: PaperDomain | None, comet: str | None) -> Table:
+def main_table(results: ComparisonResults, paper: PaperDomain | None, comet: str | None) -> Table:
     """Compare every system on test."""
+    terms = results.terms
     order = {name: index for index, name in enumerate(TITLES)}
     systems = sorted(results.main, key=lambda system: (order[system.name], int(system.setting or 0)))
     columns = [Column("system"), Column("dropped", "share"), Column("entries", "count"), Column("BLEU", "score")]
@@ -90,7 +90,7 @@ def main_table(results: ComparisonResults, terms: TermAccuracy, paper: PaperDoma
         score, theirs = system.score, None if system.setting else _paper_score(paper, system.name)
         name = _with_margin(f"{system.name} {system.setting}".strip())
         row: list[Cell] = [name, system.dropped, system.entries, system.bleu]
-        row += [score["chrf"], terms.accuracy.get(score["name"]), score["p_decline"]]
+        row += [score["chrf"], terms.accuracy.get(score["name"]) if terms else None, score["p_decline"]]
         row += [score["comet"]] if comet else []
         row += [theirs.ratio, theirs.bleu, theirs.comet] if theirs else [None, None, None]
         rows.append(tuple(row))
@@ -101,8 +101,9 @@ def main_table(results: ComparisonResults, terms: TermAccuracy, paper: PaperDoma
             "paper: COMET": theirs and theirs.comet_declined,
         }
         marks |= {(number, names.index(name)): "*" for name, wanted in starred.items() if wanted}
-    note = f"{_STAR} All memories are used with adaptive kNN-MT. The memory changes {terms.terms:,} words of "
-    note += f"the references (column terms). {results.main[0].score['signature']}"
+    note = f"{_STAR} All memories are used with adaptive kNN-MT. "
+    note += f"The memory changes {terms.terms:,} words of the references (column terms). " if terms else ""
+    note += results.main[0].score["signature"]
     return Table("main", "BLEU with pruned memories", tuple(columns), tuple(rows), note, marks, paper="Tables 5 and 6")
 
 
@@ -151,7 +152,7 @@ def safe_table(results: ComparisonResults, paper: PaperDomain | None) -> Table:
     if results.safe:
         choice, loss, difference = results.safe.choice, results.safe.loss, results.safe.difference
         losses = (choice.max_loss, choice.loss.share, choice.loss.bound, loss.share, loss.low, loss.high)
-        bleu = (difference.bleu, difference.low, difference.high)
+        bleu = (difference.bleu, difference.low, difference.high) if difference else (None, None, None)
         rows.append(("here", choice.ratio, choice.min_margin, *losses, *bleu))
     if paper:
         change = paper.scores["plac"].bleu - paper.scores[WHOLE].bleu
@@ -172,7 +173,8 @@ def safe_table(results: ComparisonResults, paper: PaperDomain | None) -> Table:
     )
     note = "Here: chosen on dev as automatic pruning does, with vanilla kNN-MT. Paper: chosen on test."
     note += "" if results.safe else " No ratio keeps the promise on dev."
-    marks = {(0, 9): "*"} if results.safe and results.safe.difference.at_least < LEVEL else {}
+    difference = results.safe.difference if results.safe else None
+    marks = {(0, 9): "*"} if difference and difference.at_least < LEVEL else {}
     return Table("safe", "Largest safe ratio of PLAC", columns, tuple(rows), note, marks)
 
 
@@ -188,9 +190,9 @@ def variants_table(results: ComparisonResults, paper: PaperDomain | None) -> Tab
     rows = []
     scores = {(system.name, system.setting): system.bleu for system in results.variants}
     for name, title in titles.items():
-        if (name, WHOLE) not in scores:
+        ours = [scores.get((name, size)) for size in (WHOLE, "plac")]
+        if ours == [None, None]:
             continue
-        ours = [scores[name, size] for size in (WHOLE, "plac")]
         theirs = paper.variants.get(name, (None, None)) if paper else (None, None)
         rows.append((title, *ours, *theirs))
     return Table("variants", "BLEU of kNN-MT variants", columns, tuple(rows), paper="Table 10")
@@ -200,13 +202,9 @@ def by_k_table(results: ComparisonResults, paper: PaperDomain | None) -> Table:
     """Compare adaptive kNN-MT by k."""
     columns = (Column("k", "count"), *_PAIRS)
     rows = []
+    scores = {(system.name, system.setting): system.bleu for system in results.by_k}
     for k in dict.fromkeys(system.setting for system in results.by_k):
-        ours = [
-            system.bleu
-            for size in (WHOLE, "plac")
-            for system in results.by_k
-            if (system.name, system.setting) == (size, k)
-        ]
+        ours = [scores.get((size, k)) for size in (WHOLE, "plac")]
         theirs = paper.by_k.get(int(k), (None, None)) if paper else (None, None)
         rows.append((int(k), *ours, *theirs))
     plot = Plot("lines", "k", ("whole", "PLAC"), x_label="neighbors", y_label="BLEU")

@@ -185,8 +185,8 @@ def _comparison_tables(experiment: Experiment, results: ComparisonResults) -> It
     """Yield the tables that compare systems; those for which the experiment has only one system are left out."""
     paper = paper_of(experiment.paper)
     yield settings_table(experiment, results, paper)
-    if results.main and results.terms:
-        yield main_table(results, results.terms, paper, experiment.comet)
+    if results.main:
+        yield main_table(results, paper, experiment.comet)
     if results.seeds:
         yield seeds_table(results)
     if "safe" not in results.missing:
