@@ -56,7 +56,7 @@ class FitAdaptive:
     """Trains on the dev set, part of which is held out for early stopping.
 
     :param k: Neighbors per token, a power of two.
-    :param temperature: Divides squared distances; default: the best of 1, 3, 10, ... 10,000, found by short trainings.
+    :param temperature: Divides squared distances; default: the best. 1 to 10,000 are tried, by short trainings.
     """
 
     name: ClassVar[str] = "adaptive"
