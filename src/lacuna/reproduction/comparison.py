@@ -171,12 +171,13 @@ class Comparison:
         self._ratio = min(self._settings.ratio, counts.candidates[self._settings.min_margin])
         # First, because other results are about parts of these translations.
         main = self._compare("main", self._main(), self._test)
+        terms = self.find("terms", "main", self._terms)
         seeds = self._runs_by_seed()
         return ComparisonResults(
             ratio=self._ratio,
             asked=self._settings.ratio,
             main=main,
-            terms=self.find("terms", "main", self._terms),
+            terms=terms,
             seeds=self._list_seeds(seeds),
             differences=compare_scored({name: list(runs.values()) for name, runs in seeds.items() if runs}),
             safe=self.find("safe", "main", self._safe),
