@@ -22,9 +22,9 @@ from lacuna.reproduction.experiment import ReadSentences, draw
 from lacuna.reproduction.systems import ExperimentSystems, PlannedSystem
 from lacuna.steps import CachedMemory, MissingResultError, PrunedMemory, SafeRatio
 
-Part = Literal["main", "seeds", "sizes"]
-# The main part has all results of the first seed.
-PARTS: tuple[Part, ...] = ("main", "seeds", "sizes")
+Part = Literal["main", "safe", "seeds", "sizes"]
+# The main part has all results of the first seed, except for the safe ratio, which has a part of its own.
+PARTS: tuple[Part, ...] = ("main", "safe", "seeds", "sizes")
 BASE, WHOLE, REVERSE = "base", "whole", "reverse"
 # The pruning methods of the main comparison.
 COMPARED = ("random", "cluster", "merge", "known", "plac", REVERSE)
@@ -163,7 +163,9 @@ class Comparison:
 
     def run(self) -> ComparisonResults | None:
         """Translate and score every system; ``None`` if nothing is known of the memory."""
-        counts = self.find("everything", "main", lambda: self.count(self._whole))
+        # Every part needs the memory, and can count its entries.
+        first: Part = next((part for part in PARTS if part in self._parts), "main")
+        counts = self.find("everything", first, lambda: self.count(self._whole))
         if counts is None:
             return None
         self._counts = counts
@@ -180,7 +182,7 @@ class Comparison:
             terms=terms,
             seeds=self._list_seeds(seeds),
             differences=compare_scored({name: list(runs.values()) for name, runs in seeds.items() if runs}),
-            safe=self.find("safe", "main", self._safe),
+            safe=self.find("safe", "safe", self._safe),
             variants=self._variants(),
             by_k=self._by_k(),
             curve=self._curve(),
@@ -297,7 +299,7 @@ class Comparison:
             return None
         whole, pruned = list[RunScore](), list[RunScore]()
         for seed in self._experiment.seeds:
-            part: Part = "main" if seed == self._first_seed else "seeds"
+            part: Part = "safe" if seed == self._first_seed else "seeds"
             memories = (self._whole, self._pruned("plac", choice.ratio, seed, choice.min_margin))
 
             def run(seed: int = seed, memories: tuple[PrunedMemory, ...] = memories) -> list[RunScore]:

@@ -127,7 +127,9 @@ def reproduce(
     found = comparison.run()
     if found is None:
         where = results or into
-        raise SettingError(f"parts: main is not among them, and {where} has no results of this experiment; add main")
+        raise SettingError(
+            f"parts: got none, and {where} has no results of this experiment to merge; compute {', '.join(PARTS)} first"
+        )
     tables = [*knowledge, *_comparison_tables(experiment, found), *_size_tables(comparison, systems, found)]
     accuracy = next((table for table in tables if table.name == "accuracy"), None)
     claims = check_claims(found, accuracy, comparison.count(whole).unknown_up_to_four)

@@ -231,7 +231,10 @@ def test_the_verb(outcome: Reproduction, settings: dict[str, object], tmp_path: 
     merged = json.loads(CliRunner().invoke(app, [*words, "--merge", "--json"]).stdout)
     assert merged | {"missing": {}} == content  # all results are in the folder
     elsewhere = [*words[:2], str(tmp_path / "other"), *words[3:]]
-    for more, error in ((["--merge"], "main is not among them"), (["--part", "size"], "got 'size'; allowed: main")):
+    for more, error in (
+        (["--merge"], "has no results of this experiment"),
+        (["--part", "size"], "got 'size'; allowed: main"),
+    ):
         failed = CliRunner().invoke(app, [*elsewhere, *more])
         assert isinstance(failed.exception, SettingError)
         assert error in str(failed.exception)
@@ -257,12 +260,15 @@ def in_parts(settings: dict[str, object], into: Path, *parts: Part, results: Pat
 
 def test_parts_of_several_machines_are_the_whole_experiment(settings: dict[str, object], tmp_path: Path) -> None:
     results = tmp_path / "results"
-    with pytest.raises(SettingError, match="parts: main is not among them"):
+    with pytest.raises(SettingError, match="parts: got none, and .* has no results"):
         in_parts(settings, tmp_path / "none", results=results)
     first = in_parts(settings, tmp_path / "first", "main", results=results)
     sizes = {f"sizes, {entries} entries": "sizes" for entries in (60, 120)}
     assert {"seed 2": "seeds", **sizes}.items() <= first.missing.items()
-    assert {part for part in first.missing.values()} == {"seeds", "sizes"}
+    assert {part for part in first.missing.values()} == {"safe", "seeds", "sizes"}
+    safe = in_parts(settings, tmp_path / "safe", "safe", results=results)
+    assert "safe" in safe.made
+    assert "safe" not in {*first.made, *safe.missing.values()}
     second = in_parts(settings, tmp_path / "second", "seeds", results=results)
     assert {"examples": "main", **sizes}.items() <= second.missing.items()
     assert "seeds" not in second.missing.values()
@@ -326,7 +332,7 @@ def test_a_mask_gives_the_translations_of_a_pruned_copy(
 
 
 def test_an_unknown_part(settings: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="parts: got 'size'; allowed: main, seeds, sizes"):
+    with pytest.raises(SettingError, match="parts: got 'size'; allowed: main, safe, seeds, sizes"):
         in_parts(settings, tmp_path / "out", "size", results=tmp_path)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
