@@ -33,7 +33,9 @@ def reproduce(
     ] = Path("data"),
     part: Annotated[
         list[str] | None,
-        typer.Option(help="Compute only this part: main, safe, seeds or sizes; default: all. May be repeated."),
+        typer.Option(
+            help="Compute only this part: main, safe, analysis, seeds or sizes; default: all. May be repeated."
+        ),
     ] = None,
     merge: Annotated[
         bool, typer.Option("--merge", help="Compute nothing: tables from the results that are there.")

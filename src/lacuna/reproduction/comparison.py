@@ -22,9 +22,9 @@ from lacuna.reproduction.experiment import ReadSentences, draw
 from lacuna.reproduction.systems import ExperimentSystems, PlannedSystem
 from lacuna.steps import CachedMemory, MissingResultError, PrunedMemory, SafeRatio
 
-Part = Literal["main", "safe", "seeds", "sizes"]
-# The main part has all results of the first seed, except for the safe ratio, which has a part of its own.
-PARTS: tuple[Part, ...] = ("main", "safe", "seeds", "sizes")
+Part = Literal["main", "safe", "analysis", "seeds", "sizes"]
+# The first three parts have all results of the first seed.
+PARTS: tuple[Part, ...] = ("main", "safe", "analysis", "seeds", "sizes")
 BASE, WHOLE, REVERSE = "base", "whole", "reverse"
 # The pruning methods of the main comparison.
 COMPARED = ("random", "cluster", "merge", "known", "plac", REVERSE)
@@ -172,7 +172,7 @@ class Comparison:
         # All methods drop the same share, so that only the choice of entries differs.
         self._ratio = min(self._settings.ratio, counts.candidates[self._settings.min_margin])
         # First, because other results are about parts of these translations.
-        main = self._compare("main", self._main(), self._test)
+        main = self._compare("main", "main", self._main(), self._test)
         terms = self.find("terms", "main", self._terms)
         seeds = self._runs_by_seed()
         return ComparisonResults(
@@ -321,7 +321,7 @@ class Comparison:
             for name, fitter in fitters.items()
             for size, memory in ((WHOLE, self._whole), ("plac", self.plac))
         }
-        return self._compare("variants", systems, self._test)
+        return self._compare("variants", "analysis", systems, self._test)
 
     def _by_k(self) -> list[SystemResult]:
         systems = {
@@ -329,7 +329,7 @@ class Comparison:
             for k in self._experiment.adaptive.ks
             for size, memory in ((WHOLE, self._whole), ("plac", self.plac))
         }
-        return self._compare("k", systems, self._repeated)
+        return self._compare("k", "analysis", systems, self._repeated)
 
     def _curve(self) -> list[SystemResult]:
         """Translate part of dev with memories of increasing pruning ratio."""
@@ -343,7 +343,9 @@ class Comparison:
             for ratio in sorted({*(each for each in ratios if each < largest), largest}):
                 memory = self._pruned("plac", ratio, self._first_seed, margin)
                 systems[f"plac {margin}", f"{ratio:.4f}"] = self._system(memory)
-        return self._compare("curve", systems, draw(self._systems.sentences["dev"], self._experiment.limits.curve))
+        return self._compare(
+            "curve", "analysis", systems, draw(self._systems.sentences["dev"], self._experiment.limits.curve)
+        )
 
     def _sizes(self) -> Iterator[SizeResult]:
         """Prune samples of the memory, the smallest first, and the memory itself."""
@@ -366,12 +368,12 @@ class Comparison:
                 results.append(SizeResult(counts, method, ratio, run.bleu, whole.bleu, difference))
         return results
 
-    def _compare(self, what: str, systems: Planned, sentences: ReadSentences) -> list[SystemResult]:
+    def _compare(self, what: str, part: Part, systems: Planned, sentences: ReadSentences) -> list[SystemResult]:
         """Run systems and compare each with the first; systems that are missing are left out."""
         results, first = list[SystemResult](), None
         for (name, setting), system in systems.items():
             title = " ".join((name, setting)).strip()
-            run = self.find(f"{what}, {title}", "main", lambda system=system: self._systems.run(system, sentences))  # type: ignore[misc]
+            run = self.find(f"{what}, {title}", part, lambda system=system: self._systems.run(system, sentences))  # type: ignore[misc]
             if run is None and first is None:
                 return []  # the others have nothing to be compared with
             if run is not None:

@@ -165,9 +165,9 @@ def _knowledge_tables(
         ).as_json()
 
     inputs = steps.with_model({"memory": whole.key, "dev": dev.key, "tokens": tokens, "max_margin": cap})
-    measured = comparison.find("accuracy", "main", lambda: steps.cache.make_portable("accuracy", inputs, measure))
+    measured = comparison.find("accuracy", "analysis", lambda: steps.cache.make_portable("accuracy", inputs, measure))
     yield from map(Table.from_json, [*(counted or ()), *([measured] if measured else ())])
-    yield from comparison.find("examples", "main", lambda: _examples(systems, whole, progress)) or ()
+    yield from comparison.find("examples", "analysis", lambda: _examples(systems, whole, progress)) or ()
 
 
 def _examples(systems: ExperimentSystems, whole: CachedMemory, progress: Progress) -> list[Table]:
@@ -210,7 +210,7 @@ def _size_tables(comparison: Comparison, systems: ExperimentSystems, results: Co
     def measure() -> Table:
         return index_sizes({name: systems.steps.index_size(memory) for name, memory in memories.items()})
 
-    table = comparison.find("index-sizes", "main", measure)
+    table = comparison.find("index-sizes", "analysis", measure)
     yield from [table] if table else []
     if results.sizes:
         yield sizes_table(results.sizes)

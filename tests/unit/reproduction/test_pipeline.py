@@ -260,24 +260,25 @@ def in_parts(settings: dict[str, object], into: Path, *parts: Part, results: Pat
 
 def test_parts_of_several_machines_are_the_whole_experiment(settings: dict[str, object], tmp_path: Path) -> None:
     results = tmp_path / "results"
-    with pytest.raises(SettingError, match="parts: got none, and .* has no results"):
+    with pytest.raises(SettingError, match=r"parts: got none, and .* has no results"):
         in_parts(settings, tmp_path / "none", results=results)
     first = in_parts(settings, tmp_path / "first", "main", results=results)
     sizes = {f"sizes, {entries} entries": "sizes" for entries in (60, 120)}
     assert {"seed 2": "seeds", **sizes}.items() <= first.missing.items()
-    assert {part for part in first.missing.values()} == {"safe", "seeds", "sizes"}
+    assert {part for part in first.missing.values()} == {"safe", "analysis", "seeds", "sizes"}
     safe = in_parts(settings, tmp_path / "safe", "safe", results=results)
     assert "safe" in safe.made
     assert "safe" not in {*first.made, *safe.missing.values()}
+    assert "curve" in {each.name for each in in_parts(settings, tmp_path / "more", "analysis", results=results).tables}
     second = in_parts(settings, tmp_path / "second", "seeds", results=results)
-    assert {"examples": "main", **sizes}.items() <= second.missing.items()
+    assert {"examples": "analysis", **sizes}.items() <= second.missing.items()
     assert "seeds" not in second.missing.values()
     third = in_parts(settings, tmp_path / "third", "sizes", results=results)
     assert {"store", "sample", "run"} <= set(third.made)
     merged = in_parts(settings, tmp_path / "merged", results=results)
     assert merged.made == []
     assert not (tmp_path / "merged" / "steps").exists()
-    assert merged.missing == {"examples": "main"}
+    assert merged.missing == {"examples": "analysis"}
     alone = in_parts(settings, tmp_path / "alone", *PARTS, results=None)
     assert alone.missing == {}
     sentences = {"neighbor-case", "corpus-cases"}
@@ -332,7 +333,7 @@ def test_a_mask_gives_the_translations_of_a_pruned_copy(
 
 
 def test_an_unknown_part(settings: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="parts: got 'size'; allowed: main, safe, seeds, sizes"):
+    with pytest.raises(SettingError, match="parts: got 'size'; allowed: main, safe, analysis, seeds, sizes"):
         in_parts(settings, tmp_path / "out", "size", results=tmp_path)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
