@@ -1,9 +1,10 @@
 """The promise of ``lacuna prune --auto``: what it lets PLAC drop, and whether test keeps it.
 
 The ratio is chosen on dev, for several values of the loss that is promised. On test, the loss of each choice is
-measured. With ``--translate``, test is translated with the choice of the defaults, the whole memory and the model.
+measured; without TEST, only dev is read. With ``--translate``, test is translated with the choice of the defaults, the
+whole memory and the model.
 
-    python benchmarks/safe_ratio.py STORE DEV TEST --model MODEL --languages fr-en [--max-losses 0.005 0.01 0.02 0.05]
+    python benchmarks/safe_ratio.py STORE DEV [TEST] --model MODEL --languages fr-en [--max-losses 0.005 0.01 0.02 0.05]
 
 ``--coverage`` measures on dev how often the bound holds that the promise rests on: dev stands for all text of its
 kind, and each of many small dev sets drawn from it bounds the loss on all of it. ``--drops`` translates all of dev, and
@@ -46,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path)
     parser.add_argument("dev", type=Path)
-    parser.add_argument("test", type=Path)
+    parser.add_argument("test", type=Path, nargs="?")
     parser.add_argument("--model")
     parser.add_argument("--languages", required=True)
     parser.add_argument("--max-losses", type=float, nargs="+", default=[0.005, 0.01, MAX_LOSS, 0.05])
@@ -78,7 +79,7 @@ def main() -> None:
         _measure_coverage(model, memory, dev, found)
     if given.drops:
         _measure_drops(model, memory, dev, found, chosen)
-    if not given.coverage and not given.drops:
+    if given.test and not given.coverage and not given.drops:
         test = list(read_corpus(given.test))[: given.test_pairs]
         _measure_test(model, memory, test, found, chosen)
         if given.translate:
