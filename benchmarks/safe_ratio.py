@@ -4,7 +4,7 @@ The ratio is chosen on dev, for several values of the loss that is promised. On 
 measured; without TEST, only dev is read. With ``--translate``, test is translated with the choice of the defaults, the
 whole memory and the model.
 
-    python benchmarks/safe_ratio.py STORE DEV [TEST] --model MODEL --languages fr-en [--max-losses 0.005 0.01 0.02 0.05]
+    python benchmarks/safe_ratio.py STORE DEV [TEST] --model MODEL --languages fr-en [--max-losses 0.005 0.01 0.03 0.05]
 
 ``--coverage`` measures on dev how often the bound holds that the promise rests on: dev stands for all text of its
 kind, and each of many small dev sets drawn from it bounds the loss on all of it. ``--drops`` translates all of dev, and

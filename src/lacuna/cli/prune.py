@@ -67,7 +67,7 @@ def prune(
     """Drop entries that the memory does not need, and write the others into a new store.
 
     Example: `lacuna prune it/store --method plac --min-margin 8 --ratio 0.45 --seed 1 --into it/pruned`,
-    or `lacuna prune it/store --auto --max-loss 0.02 --dev dev.tsv --into it/pruned`
+    or `lacuna prune it/store --auto --max-loss 0.03 --dev dev.tsv --into it/pruned`
     """
     from lacuna.datastore import open_store
     from lacuna.pruning import make_pruner, prune_store
