@@ -37,7 +37,7 @@ from lacuna.translator import System
 # Chosen on dev of several memories, see docs/prune.md: where the bound is 3 %, the loss itself is 1.3 to 2.1 %.
 MAX_LOSS, MAX_DROP = 0.03, 1.0
 # Dev pairs that are translated to confirm a choice.
-TRANSLATED = 200
+TRANSLATED = 400
 RATIOS = tuple(round(0.01 * step, 2) for step in range(1, 100))
 # If a ratio is not confirmed, these shares of it are tried; each takes a translation.
 _STEPS_BACK = (1.0, 0.75, 0.5)

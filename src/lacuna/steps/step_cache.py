@@ -39,7 +39,7 @@ STEP_VERSIONS: Mapping[str, int] = {
     "score": 1,
     "run": 1,
     "terms": 2,
-    "safe": 3,
+    "safe": 4,
     "loss": 1,
     "accuracy": 1,
     "knowledge": 1,

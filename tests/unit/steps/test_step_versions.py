@@ -48,7 +48,7 @@ SETTINGS: dict[str, tuple[tuple[ModuleType, ...], int, str]] = {
     "fit": ((adaptive, vanilla, kster, combiner_choice), 2, "8c25a469bd8f63c2"),
     "gate": ((gate,), 2, "728886e3d43d1cd1"),
     "calibrate": ((calibration, regression), 1, "6ae121fb7c363d7a"),
-    "safe": ((pruning_choice, vanilla), 3, "67e117c461dc0450"),
+    "safe": ((pruning_choice, vanilla), 4, "e20166b85be7cc5b"),
 }
 
 
