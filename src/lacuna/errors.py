@@ -29,6 +29,10 @@ class FormatError(CorpusError, DocumentError):
     """A file that is not of its format: it can be neither read as a corpus nor translated as a document."""
 
 
+class GlossaryError(LacunaError, ValueError):
+    """A glossary cannot be read, or contradicts itself."""
+
+
 class FetchError(LacunaError):
     """Domain data that cannot be fetched: unknown name, unknown language, download or checksum failure."""
 

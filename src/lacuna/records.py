@@ -94,6 +94,29 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class TranslatedTerm:
+    """A term of a glossary that occurs in a source, and what became of it.
+
+    :param source: The term as the glossary writes it.
+    :param start: Where it starts in the source.
+    :param end: Where it ends in the source.
+    :param targets: The translations that the glossary allows; empty if it only forbids some, or if the term is not to
+        be translated.
+    :param target: The accepted form in the translation; empty if there is none.
+    :param target_start: Where that form starts in the translation; -1 if there is none.
+    :param enforced: Whether the translation lacked the term until the glossary asked for it.
+    """
+
+    source: str
+    start: int
+    end: int
+    targets: tuple[str, ...]
+    target: str
+    target_start: int
+    enforced: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Translation:
     """A translated sentence.
 
@@ -105,6 +128,8 @@ class Translation:
     :param flag: Why a person should look at the translation; empty if nothing is wrong.
     :param confidence: Mean probability of its tokens that the model's prediction is right, if requested; ``None``
         without a calibration, without tokens, and for a translation without memory.
+    :param terms: The terms of the glossary that occur in the source.
+    :param without_glossary: What the translation would be without the glossary, if that differs; otherwise empty.
     """
 
     source: str
@@ -116,3 +141,5 @@ class Translation:
     without_memory: bool = False
     flag: str = ""
     confidence: float | None = None
+    terms: tuple[TranslatedTerm, ...] = ()
+    without_glossary: str = ""
