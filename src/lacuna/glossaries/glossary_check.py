@@ -12,6 +12,8 @@ from lacuna.corpora.placeholders import find_placeholders
 from lacuna.glossaries.problems import Problem, Severity
 from lacuna.glossaries.rows import Row
 
+#: Translations of a term are compared with each other.
+MAX_ROWS_OF_TERM = 100
 # Scripts without spaces between words: there, every place is the edge of a word.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
@@ -31,6 +33,12 @@ def check_terms(groups: Sequence[Sequence[Row]], can_write: Callable[[str], bool
 
 def _check_term(group: Sequence[Row]) -> Iterator[Problem]:
     """Check the rows of one term."""
+    if len(group) > MAX_ROWS_OF_TERM:
+        yield _error(
+            group[MAX_ROWS_OF_TERM],
+            f"source: got more than {MAX_ROWS_OF_TERM} rows with the same one, the most allowed; keep the best",
+        )
+        group = group[:MAX_ROWS_OF_TERM]
     yield from _check_conflicts(group)
     yield from _check_targets(group)
     yield from _check_repeated(group)

@@ -10,7 +10,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from warnings import warn
@@ -28,8 +28,8 @@ MAX_BYTES = 2**26
 MAX_TERMS = 100_000
 # A term has a row for each of its translations.
 MAX_ROWS = 2 * MAX_TERMS
-#: Reading stops after this many errors.
-MAX_ERRORS = 1_000
+#: Reading stops after this many rows that cannot be read.
+MAX_WRONG_ROWS = 1_000
 
 _SUFFIXES = (".tsv", ".csv", ".tbx")
 _SPREADSHEETS = frozenset({".xlsx", ".xls", ".xlsm", ".ods"})
@@ -37,6 +37,8 @@ _SIGNATURES = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", code
 # What a row may have besides its source.
 _OTHERS = ("target", "forbidden", "translate")
 _MAX_NAMED = 5
+_SHOWN = 40  # characters
+_SNIFFED = 20  # rows
 
 _Cells = Sequence[str]
 
@@ -87,14 +89,10 @@ class _Header:
     unknown: tuple[str, ...] = ()
     written: bool = True
 
-    def cells(self, cells: _Cells) -> dict[str, str]:
-        """Return the cells of a row by the names of their columns."""
+    def named(self, cells: _Cells) -> dict[str, str] | None:
+        """Return the cells of a row by the names of their columns; ``None`` if there are more cells than columns."""
         if any(cell.strip() for cell in cells[len(self.names) :]):
-            first = "the header" if self.written else "a file without header"
-            raise _UnreadableError(
-                f"got {len(cells)} columns, but {first} has {len(self.names)}; "
-                "name all columns in the first line, and put cells with separators in quotes (CSV)"
-            )
+            return None
         return {name: cell for name, cell in zip(self.names, cells, strict=False) if name}
 
 
@@ -191,9 +189,7 @@ def _read_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise GlossaryError(
-            f"{path}: cannot be read ({error.strerror}); check the name and the permissions"
-        ) from error
+        raise GlossaryError(f"{path}: cannot be read ({error.strerror}); check the name and the permissions") from error
 
 
 def _decode(raw: bytes) -> str:
@@ -203,10 +199,12 @@ def _decode(raw: bytes) -> str:
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
-        line = raw[: error.start].decode(encoding, "replace").count("\n") + 1
-        shown = "UTF-16" if encoding == "utf-16" else "UTF-8"
+        before, byte = bytes(error.object[: error.start]), error.object[error.start]
+        line = before.decode(encoding, "replace").count("\n") + 1
         raise _UnreadableError(
-            f"not {shown} (byte 0x{raw[error.start]:02x}); save it as UTF-8, or convert it with: iconv -t UTF-8", line
+            f"not {encoding.removesuffix('-sig').upper()} (byte 0x{byte:02x}); save it as UTF-8, or convert it with: "
+            "iconv -t UTF-8",
+            line,
         ) from error
 
 
@@ -227,18 +225,17 @@ def _parse(
             source = _tbx_rows(raw, path, languages, problems)
         else:
             header, records = _open_table(_decode(raw), suffix)
-            problems += [_unknown_column(header.unknown)] if header.unknown else []
+            problems += [_unknown_columns(header.unknown)] if header.unknown else []
             source = _table_rows(header, records, problems)
         sources: set[str] = set()
-        for count, (line, cells) in enumerate(source, start=1):  # noqa: B007 - the number of rows
-            row = read_row(line, cells, problems)
-            rows += [] if row is None else [row]
-            sources.add("" if row is None else row.source)
-            _check_bounds(line, count, len(sources), problems)
+        for count, (line, cells) in enumerate(source, start=1):
+            row = None if cells is None else read_row(line, cells, problems)
+            if row is not None:
+                rows.append(row)
+                sources.add(row.source)
+            _check_bounds(line, count, len(sources), count - len(rows))
     except _UnreadableError as error:
         problems.append(Problem(error.line, "error", "", str(error)))
-    if not rows and not problems:
-        problems.append(Problem(0, "error", "", "has no terms; write a term and its translation in each line"))
     groups = group_rows(rows)
     problems += check_terms(groups, can_write)
     wrong = {problem.line for problem in problems if problem.severity == "error"}
@@ -247,12 +244,12 @@ def _parse(
     return GlossaryFile(Glossary(terms, path.name), ordered, count, header.unknown)
 
 
-def _check_bounds(line: int, rows: int, sources: int, problems: list[Problem]) -> None:
+def _check_bounds(line: int, rows: int, sources: int, wrong: int) -> None:
     if sources > MAX_TERMS or rows > MAX_ROWS:
         most = f"{MAX_TERMS:,} terms" if sources > MAX_TERMS else f"{MAX_ROWS:,} rows"
         raise _UnreadableError(f"more than {most}, the most allowed; leave out what the model translates anyway", line)
-    if len(problems) >= MAX_ERRORS and len(of_severity(problems, "error")) >= MAX_ERRORS:
-        raise _UnreadableError(f"{MAX_ERRORS:,} errors before this line; the rest was not read", line)
+    if wrong >= MAX_WRONG_ROWS:
+        raise _UnreadableError(f"{MAX_WRONG_ROWS:,} rows up to here cannot be read; the rest was not read", line)
 
 
 def _tbx_rows(
@@ -261,46 +258,58 @@ def _tbx_rows(
     try:
         yield from read_tbx(raw, str(path), languages, problems)
     except FormatError as error:
-        message = str(error).removeprefix(f"{path}:")
+        message = str(error).removeprefix(f"{path}:").strip()
         line, _, rest = message.partition(": ")
-        raise _UnreadableError(*((rest, int(line)) if line.isdecimal() else (message.strip(),))) from error
+        if line.isdecimal():
+            raise _UnreadableError(rest, int(line)) from error
+        raise _UnreadableError(message) from error
 
 
 def _open_table(text: str, suffix: str) -> tuple[_Header, Iterator[tuple[int, _Cells]]]:
-    """Return the header and the other rows, each with its line."""
+    """Return the header of a table, and all rows after it with their lines."""
     separators = "\t" if suffix == ".tsv" else ",;"
-    headers = [_header(next(_records(text, separator), (1, ()))[1]) for separator in separators]
-    # The separator that gives a header, or else the one that gives two columns.
-    best = max(range(len(headers)), key=lambda n: (headers[n] is not None and headers[n].written, headers[n] is not None))
-    header = headers[best]
-    if header is None:
-        cells = next(_records(text, separators[0]), (1, ()))[1]
+    beginnings = {separator: list(islice(_records(text, separator), _SNIFFED)) for separator in separators}
+    if not beginnings[separators[0]]:
+        raise _UnreadableError("has no terms; write a term and its translation in each line")
+    headers = {separator: _read_header(rows[0][1]) for separator, rows in beginnings.items()}
+    # The separator that gives a header, or else the one that gives two columns most often.
+    separator = max(
+        separators,
+        key=lambda each: (headers[each] is not None, sum(len(cells) == 2 for _, cells in beginnings[each])),
+    )
+    header = headers[separator]
+    if header is not None:
+        return header, islice(_records(text, separator), 1, None)
+    width = len(beginnings[separator][0][1])
+    if width != 2:
         raise _UnreadableError(
-            f"got {len(cells)} column{'s' if len(cells) != 1 else ''} without header; write source and target, or name "
-            f"the columns in the first line: {', '.join(COLUMNS)}",
+            f"got {width} column{'s' if width != 1 else ''} and no header; write two, source and target, or name the "
+            f"columns in the first line: {', '.join(COLUMNS)}",
             1,
         )
-    return header, islice(_records(text, separators[best]), int(header.written), None)
+    return _Header(("source", "target"), written=False), _records(text, separator)
 
 
-def _header(cells: _Cells) -> _Header | None:
-    """Return the columns that the first row names, or those of a table with two columns; ``None`` for other tables."""
+def _read_header(cells: _Cells) -> _Header | None:
+    """Return the columns that the first row names; ``None`` if it is no header."""
     names = [normalize(cell).lower() for cell in cells]
-    if "source" not in names or not set(names) - {"source"} & set(COLUMNS):
-        return _Header(("source", "target"), written=False) if len(names) == 2 else None
+    while names and not names[-1]:
+        names.pop()
+    if "source" not in names or not set(names) & set(COLUMNS[1:]):
+        return None
     twice = [name for name, count in Counter(names).items() if count > 1 and name in COLUMNS]
     if twice:
         raise _UnreadableError(f"the header has the column {twice[0]} twice; remove one of them", 1)
     if not set(_OTHERS) & set(names):
         raise _UnreadableError(f"the header has none of the columns {', '.join(_OTHERS)}; add the column target", 1)
-    unknown = tuple(name for name in names if name and name not in COLUMNS)
+    unknown = tuple(name or f"number {n}" for n, name in enumerate(names, start=1) if name not in COLUMNS)
     return _Header(tuple(name if name in COLUMNS else "" for name in names), unknown)
 
 
-def _unknown_column(names: Sequence[str]) -> Problem:
-    named = ", ".join(name[:40] for name in names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
-    plural = "s" if len(names) > 1 else ""
-    return Problem(1, "warning", "", f"unknown column{plural} {named}, not read; known are {', '.join(COLUMNS)}")
+def _unknown_columns(names: Sequence[str]) -> Problem:
+    named = ", ".join(name[:_SHOWN] for name in names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
+    what = f"unknown column{'s' if len(names) > 1 else ''} {named}"
+    return Problem(1, "warning", "", f"{what}, of which nothing is read; the columns are {', '.join(COLUMNS)}")
 
 
 def _records(text: str, separator: str) -> Iterator[tuple[int, _Cells]]:
@@ -323,9 +332,13 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, _Cells]]:
 
 def _table_rows(
     header: _Header, records: Iterable[tuple[int, _Cells]], problems: list[Problem]
-) -> Iterator[tuple[int, Mapping[str, str]]]:
+) -> Iterator[tuple[int, Mapping[str, str] | None]]:
     for line, cells in records:
-        try:
-            yield line, header.cells(cells)
-        except _UnreadableError as error:
-            problems.append(Problem(line, "error", normalize(cells[0])[:40], str(error)))
+        named = header.named(cells)
+        if named is None:
+            first = "the header" if header.written else "a glossary without header"
+            message = (
+                f"got {len(cells)} columns, but {first} has {len(header.names)}; name all columns in the first line"
+            )
+            problems.append(Problem(line, "error", normalize(cells[0])[:_SHOWN], message))
+        yield line, named

@@ -56,7 +56,9 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """The cells of the row in the order of :data:`COLUMNS`; a setting that has its default is empty."""
         settings = (self.case_sensitive, self.inflected, self.translate)
-        written = [name if on else "" for name, on in zip(("sensitive", "exact", "no"), _unusual(settings), strict=True)]
+        written = [
+            name if on else "" for name, on in zip(("sensitive", "exact", "no"), _unusual(settings), strict=True)
+        ]
         return self.source, self.target, self.forbidden, *written, self.tag, self.note
 
 

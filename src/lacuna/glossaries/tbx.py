@@ -116,7 +116,9 @@ def _direction(concepts: Iterable[_Concept], name: str, languages: Languages | N
     found = ", ".join(list(counts)[:_MAX_NAMED]) or "none"
     if languages is None:
         if len(counts) != 2:
-            raise FormatError(f"{name}: has {len(counts)} languages ({found}); choose two with `languages`")
+            raise FormatError(
+                f"{name}: has {len(counts)} languages ({found}), not two; give the direction, as in de-en"
+            )
         return Languages(*counts)
     for wanted in (languages.source, languages.target):
         if not any(language_matches(wanted, code) for code in counts):
