@@ -15,7 +15,7 @@ from typing import NamedTuple
 from lacuna.glossaries.glossary import Glossary, Term
 from lacuna.glossaries.stemming import Stemmer
 from lacuna.glossaries.word_sequences import WordSequence, match_at, read_words, select_longest
-from lacuna.glossaries.words import Word, fold, has_same_capitals
+from lacuna.glossaries.words import Word, fold, has_same_capitals, is_joined
 
 _COMPOUNDING = frozenset(("de", "nl", "sv", "da", "nb", "nn", "no", "fi"))
 # What may stand between the parts of a compound.
@@ -27,8 +27,8 @@ _SHORTEST_PART = 3
 class FoundTerm:
     """A term where it stands in a text.
 
-    :param in_compound: Whether it is a part of a longer word, or joined to one by a hyphen, in a language that writes
-        compounds so.
+    :param in_compound: Whether it is a part of a longer word, or joined to one by a hyphen or by nothing but inline
+        codes, in a language that writes compounds as one word.
     """
 
     term: Term
@@ -117,7 +117,7 @@ class TermFinder:
                         seen.add(number)
                         as_written = words.folded[place : place + length] == form.folded
                         rank = (not term.case_sensitive, not as_written, number)
-                        in_compound = self._compounds and _is_joined(words.text, *span)
+                        in_compound = self._compounds and is_joined(words.text, *span)
                         yield _Match(*span, rank, FoundTerm(term, *span, in_compound))
 
     def _inside(self, word: Word, knows: Callable[[str], bool]) -> Iterator[_Match]:
@@ -126,7 +126,7 @@ class TermFinder:
             return
         for cut in range(_SHORTEST_PART, len(word.text) - _SHORTEST_PART + 1):
             for first, last, rest in ((0, cut, word.text[cut:]), (cut, len(word.text), word.text[:cut])):
-                entry = self._part(word.text[first:last])
+                entry = self._part(word.text[first:last], last=first > 0)
                 if entry is None or not knows(fold(entry.term.source)):
                     continue
                 if any(knows(other) for other in _without_links(fold(rest), first == 0)):
@@ -134,20 +134,18 @@ class TermFinder:
                     rank = (not entry.term.case_sensitive, True, entry.number)
                     yield _Match(start, end, rank, FoundTerm(entry.term, start, end, in_compound=True))
 
-    def _part(self, part: str) -> _Entry | None:
-        """Return the term that a part of a word is, in any inflected form; one of several words is not found."""
-        for key in (fold(part), self._stemmer.stem(part)):
-            for entry in self._entries.get((key,), ()):
-                if not entry.term.case_sensitive or has_same_capitals(entry.form.words[0].text, part):
-                    return entry
+    def _part(self, part: str, *, last: bool) -> _Entry | None:
+        """Return the term of one word that a part of a word is; only the last part is inflected."""
+        folded, stem = fold(part), self._stemmer.stem(part) if last else ""
+        for entry in (*self._entries.get((folded,), ()), *self._entries.get((stem,), ())):
+            form, term = entry.form, entry.term
+            if (
+                len(form.words[0].text) == len(form.text.strip())  # no signs belong to it
+                and (form.folded == (folded,) or (term.inflected and form.stems == (stem,)))
+                and (not term.case_sensitive or has_same_capitals(form.words[0].text, part))
+            ):
+                return entry
         return None
-
-
-def _is_joined(text: str, start: int, end: int) -> bool:
-    """Tell whether a hyphen joins a place to a word before or after it."""
-    return (start > 1 and text[start - 1] == "-" and text[start - 2].isalnum()) or (
-        text[end : end + 1] == "-" and text[end + 1 : end + 2].isalnum()
-    )
 
 
 def _without_links(rest: str, follows: bool) -> Sequence[str]:

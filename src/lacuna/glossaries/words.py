@@ -1,8 +1,8 @@
 """The words of a text: where they are, and what is between them.
 
-A word is a run of letters, digits and marks. Hyphens, apostrophes and inline codes end it. Chinese, Japanese, Thai, Lao,
-Khmer and Burmese are written without spaces between words, so there each character counts as a word, and is matched as
-one. What is inside placeholders has no words. Knows nothing of models and files.
+A word is a run of letters, digits and marks. Hyphens, apostrophes and inline codes end it. Chinese, Japanese, Thai,
+Lao, Khmer and Burmese are written without spaces between words, so there each character counts as a word. What is
+inside placeholders has no words. Knows nothing of models and files.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _UNSPACED_WORD = re.compile(f"[{_UNSPACED}]")
 _NOT_COMPARED = re.compile(f"[{_INVISIBLE}]")
 _CODES = re.compile("[\ue000-\uf8ff]+")
 _ONLY_CODES = re.compile("[\ue000-\uf8ff]+$")
+_END_OF_WORD = re.compile("[^\\W_](?:-|[\ue000-\uf8ff]+)\\Z")
+_START_OF_WORD = re.compile("(?:-|[\ue000-\uf8ff]+)[^\\W_]")
 _SPACES = re.compile(r"\s+")
 _SAME_SIGNS = str.maketrans({"\u2010": "-", "\u2011": "-", "\u2019": "'", "\u02bc": "'"})
 
@@ -67,10 +69,16 @@ def gaps_between(text: str, words: list[Word]) -> list[str]:
     """
     edges = [0, *(edge for word in words for edge in (word.start, word.end)), len(text)]
     gaps = [_plain_gap(text[edges[n] : edges[n + 1]]) for n in range(0, len(edges), 2)]
-    for number in range(1, len(words)):
+    for number in range(1, 0 if text.isascii() else len(words)):
         if gaps[number] == " " and any(_UNSPACED_WORD.match(word.text) for word in words[number - 1 : number + 1]):
             gaps[number] = ""
     return gaps
+
+
+def is_joined(text: str, start: int, end: int) -> bool:
+    """Tell whether a hyphen, or nothing but inline codes, is between a place and a word before or after it."""
+    before, after = _END_OF_WORD.search(text, 0, start), _START_OF_WORD.match(text, end)
+    return before is not None or after is not None
 
 
 def has_same_capitals(written: str, found: str) -> bool:
