@@ -211,6 +211,12 @@ class Model:
         _check_texts(texts)
         return [[*ids, self.eos_id] for ids in self._encode_target_texts(self.mask_texts(texts))] if texts else []
 
+    def can_write(self, text: str) -> bool:
+        """Tell whether the vocabulary can spell a translation, without the token for unknown characters."""
+        unknown = self.tokenizer.unk_token
+        [[*ids, _]] = self.encode_targets([text])
+        return not any(number in self.banned_ids or self.token_text(number) == unknown for number in ids)
+
     def mask_texts(self, texts: Sequence[str]) -> Sequence[str]:
         """Return texts as the tokenizer reads them: with stand-ins instead of placeholders, if those are masked."""
         return [mask(text).text for text in texts] if self.mask_placeholders else texts
