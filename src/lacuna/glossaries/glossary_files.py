@@ -241,7 +241,7 @@ def _parse(
     wrong = {problem.line for problem in problems if problem.severity == "error"}
     terms = [to_term(group) for group in groups if not any(row.line in wrong for row in group)]
     ordered = tuple(sorted(problems, key=lambda problem: problem.line))
-    return GlossaryFile(Glossary(terms, path.name), ordered, count, header.unknown)
+    return GlossaryFile(Glossary(terms, path.name, path), ordered, count, header.unknown)
 
 
 def _check_bounds(line: int, rows: int, sources: int, wrong: int) -> None:

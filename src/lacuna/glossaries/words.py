@@ -51,6 +51,11 @@ def split_words(text: str) -> list[Word]:
     ]
 
 
+def is_spaced(character: str) -> bool:
+    """Tell whether a character is of a script that has spaces between words."""
+    return _UNSPACED_WORD.match(character) is None
+
+
 @lru_cache(maxsize=1 << 16)
 def fold(text: str) -> str:
     """Return a text as it is compared: composed, without capitals and invisible characters."""
