@@ -33,11 +33,12 @@ _JOINED = frozenset(("", " ", "-", "'"))
 _LONGEST, _LONGEST_UNSPACED = 3, 6
 _UNSPACED_LANGUAGES = frozenset(("zh", "ja", "th", "lo", "km", "my"))
 # A word in a larger share of the sentences is a function word, which begins and ends no term.
-_FUNCTION_SHARE, _FUNCTION_SHARE_UNSPACED = 0.02, 0.2
+_FUNCTION_SHARE, _FUNCTION_SHARE_UNSPACED = 0.03, 0.2
 # Characters that may be skipped to find a token in its sentence: at once, and for each token that is missing there.
 _SLACK, _SLACK_PER_TOKEN = 3, 20
 # Occurrences that are read to find the most common form.
 _FORMS_READ = 200
+_CODES = re.compile("[\ue000-\uf8ff]")
 _LETTERS = re.compile(r"[^\W\d_]")
 _Integers = NDArray[np.int64]
 
@@ -58,15 +59,10 @@ class Proposal:
     consistency: float
     model_wrong: float
 
-    @property
-    def weight(self) -> float:
-        """The number of occurrences that the model gets wrong."""
-        return self.count * self.model_wrong
-
     def as_term(self) -> Term:
         """Return the proposal as a term, with its numbers as a note."""
         note = f"count {self.count}, consistency {self.consistency:.2f}, model wrong {self.model_wrong:.2f}"
-        if fold(self.source) == fold(self.target):
+        if self.source == self.target:
             return Term(self.source, translate=False, note=note)
         return Term(self.source, (self.target,), note=note)
 
@@ -143,9 +139,25 @@ class _Side:
         wordlike = np.array([len(_LETTERS.findall(stem)) >= self._shortest for stem in stems] or [False], np.bool_)
         return wordlike[words] & (frequency <= self._function_share * total)
 
-    def text_of(self, place: int, length: int, text: str) -> str:
-        """Return an n-gram as it stands in its sentence."""
-        return text[self._spans[place][0] : self._spans[place + length - 1][1]]
+    def form_of(self, places: _Integers, length: int, read: Callable[[int], str]) -> str:
+        """Return the most common form of an n-gram.
+
+        Its capitals are those that it has within sentences, unless it only begins them.
+
+        :param places: The first word of its occurrences.
+        :param read: Returns the text of a sentence.
+        """
+        forms: Counter[str] = Counter()
+        spellings: Counter[str] = Counter()
+        for place in places[:_FORMS_READ].tolist():
+            sentence = self._sentences[place]
+            start, end = self._spans[place][0], self._spans[place + length - 1][1]
+            form = " ".join(_CODES.sub("", read(sentence)[start:end]).split())
+            begins = place == 0 or self._sentences[place - 1] != sentence
+            forms[fold(form)] += 1
+            spellings[form] += 1 if begins else _FORMS_READ
+        [(common, _)] = forms.most_common(1)
+        return max((form for form in spellings if fold(form) == common), key=lambda form: spellings[form])
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,23 +237,24 @@ def suggest_terms(
     candidates = _candidates(sources, targets, wrong, len(kept), min_count, min_share)
     candidates.sort(key=lambda each: (-each.association.together * each.model_wrong, each.association.source))
 
-    def read(candidate: _Candidate) -> Proposal:
-        found = candidate.association
-        texts = []
-        for side, ngrams, places, unit, name in (
-            (source, sources, candidate.sources, found.source, "source"),
-            (target, targets, candidate.targets, found.target, "target"),
-        ):
-            length = int(ngrams.lengths[unit])
-            numbers = ngrams.sentences[places].tolist()
-            forms = Counter(
-                side.text_of(place, length, getattr(store.sentences[kept[number]], name))
-                for place, number in zip(places.tolist()[:_FORMS_READ], numbers, strict=False)
-            )
-            texts.append(" ".join(forms.most_common(1)[0][0].split()))
-        return Proposal(*texts, found.together, round(candidate.consistency, 4), round(candidate.model_wrong, 4))
-
-    return Suggestion(len(kept), repeated, [read(each) for each in candidates[:most]])
+    proposals: dict[str, Proposal] = {}  # words with several stems can have one spelling: AIDS and aids
+    for each in candidates:
+        if len(proposals) == most:
+            break
+        found = each.association
+        proposal = Proposal(
+            source.form_of(
+                each.sources, int(sources.lengths[found.source]), lambda number: store.sentences[kept[number]].source
+            ),
+            target.form_of(
+                each.targets, int(targets.lengths[found.target]), lambda number: store.sentences[kept[number]].target
+            ),
+            found.together,
+            round(each.consistency, 4),
+            round(each.model_wrong, 4),
+        )
+        proposals.setdefault(fold(proposal.source), proposal)
+    return Suggestion(len(kept), repeated, list(proposals.values()))
 
 
 def unknown_words(words: WordSequence, tokens: Iterable[tuple[str, bool, int]]) -> list[bool]:
@@ -314,7 +327,7 @@ def _candidates(
 def _frequent(
     codes: _Integers, places: _Integers, sentences: _Integers, size: int, least: int
 ) -> tuple[_Integers, _Integers]:
-    """Number the codes that some sentences have.
+    """Give a number to each code that some sentences have.
 
     :param places: The word at which each code is.
     :param size: The number of words.
