@@ -34,6 +34,8 @@ _LONGEST, _LONGEST_UNSPACED = 3, 6
 _UNSPACED_LANGUAGES = frozenset(("zh", "ja", "th", "lo", "km", "my"))
 # A word in a larger share of the sentences is a function word, which begins and ends no term.
 _FUNCTION_SHARE, _FUNCTION_SHARE_UNSPACED = 0.03, 0.2
+# In a small memory, terms reach that share too.
+_FUNCTION_LEAST = 30
 # Characters that may be skipped to find a token in its sentence: at once, and for each token that is missing there.
 _SLACK, _SLACK_PER_TOKEN = 3, 20
 # Occurrences that are read to find the most common form.
@@ -137,7 +139,7 @@ class _Side:
         """Tell of each word whether a term may begin and end with it."""
         stems = list(self._numbers)
         wordlike = np.array([len(_LETTERS.findall(stem)) >= self._shortest for stem in stems] or [False], np.bool_)
-        return wordlike[words] & (frequency <= self._function_share * total)
+        return wordlike[words] & (frequency <= max(self._function_share * total, _FUNCTION_LEAST))
 
     def form_of(self, places: _Integers, length: int, read: Callable[[int], str]) -> str:
         """Return the most common form of an n-gram.
