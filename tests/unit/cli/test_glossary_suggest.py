@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lacuna.glossaries.glossary_files import load_glossary
-from made_up import make_pairs, write_pairs
+from made_up import NUMBERS, make_pairs, write_pairs
 
 Run = Callable[..., str]
 
