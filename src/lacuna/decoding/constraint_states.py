@@ -185,7 +185,9 @@ class TermAutomaton:
             parts=parts,
             following=_following(forms),
             met=met,
-            helpful=frozenset(form[: n + 1] for form, kind in forms.items() if kind in helpful for n in range(len(form))),
+            helpful=frozenset(
+                form[: n + 1] for form, kind in forms.items() if kind in helpful for n in range(len(form))
+            ),
             complete=covered == self._all_required,
         )
 

@@ -81,11 +81,15 @@ class Constraints:
     def check(self, sentences: int) -> None:
         """Raise unless there is an entry for each sentence, with tokens of the vocabulary."""
         if len(self.sentences) != sentences:
-            raise SettingError(f"constraints: got {len(self.sentences)} for {sentences} sentences; give None for free ones")
+            raise SettingError(
+                f"constraints: got {len(self.sentences)} for {sentences} sentences; give None for free ones"
+            )
         tokens = {token for one in self.sentences if one is not None for form in one.forms for token in form}
         size = len(self.boundaries.continues)
         if tokens and not 0 <= min(tokens) <= max(tokens) < size:
-            raise SettingError(f"constraints: got tokens from {min(tokens)} to {max(tokens)}; allowed is 0 to {size - 1}")
+            raise SettingError(
+                f"constraints: got tokens from {min(tokens)} to {max(tokens)}; allowed is 0 to {size - 1}"
+            )
 
     def select(self, numbers: Iterable[int]) -> Constraints | None:
         """Return the constraints of some sentences, numbered anew; ``None`` if all of them are free."""

@@ -17,7 +17,6 @@ from lacuna.decoding import (
     BeamSettings,
     Constraints,
     Form,
-    Hypothesis,
     SentenceConstraints,
     TokenBoundaries,
     decode_all,
@@ -145,9 +144,7 @@ def test_a_narrow_beam_keeps_the_rules(
         assert not any(reading.banned for reading in readings)
         if strict and len(found) > 1:
             assert all(reading.complete for reading in readings)
-        scores = [
-            h.score + reading.bonus / len(h.tokens) for h, reading in zip(found, readings, strict=True)
-        ]
+        scores = [h.score + reading.bonus / len(h.tokens) for h, reading in zip(found, readings, strict=True)]
         assert scores == pytest.approx(sorted(scores, reverse=True), abs=1e-4)
 
 

@@ -278,9 +278,7 @@ def test_a_real_model_translates_as_transformers_does() -> None:
 
 @pytest.mark.parametrize("kind", ["marian", "bart", "t5"])
 @pytest.mark.parametrize("int8", [False, None])
-def test_other_tokens_have_their_probability_in_the_whole_distribution(
-    zoo: Zoo, kind: str, int8: bool | None
-) -> None:
+def test_other_tokens_have_their_probability_in_the_whole_distribution(zoo: Zoo, kind: str, int8: bool | None) -> None:
     model = zoo.model(kind)
     scorer = ModelScorer(model, int8=int8)
     state = scorer.start(model.encode_sources(SOURCES))
