@@ -2,8 +2,8 @@
 
 Each sentence gets up to three terms: words of its reference that the model alone does not use. Plain, soft and strict
 search translate the same sentences in turns, on one thread, one batch after the other. Prints one JSON object for each:
-milliseconds of the processor per step (medians), steps, the mean score of the best
-hypotheses, and the share of the terms in the best hypotheses.
+milliseconds of the processor per step (medians), steps, the mean score of the best hypotheses, and the share of the
+terms in them.
 
     python benchmarks/constraints.py CORPUS [--model MODEL] [--sentences 128] [--rounds 3]
 """

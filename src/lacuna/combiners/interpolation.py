@@ -5,7 +5,8 @@
 A combiner gives each neighbor a *mass*: the masses of the neighbors with a value add up to ``knn_weight * p_kNN`` of
 that value, and those of all neighbors to ``knn_weight``. There are four forms, by what is asked for: the most probable
 tokens (:func:`mix_tokens`), given tokens (:func:`mix_given`), the log-probabilities of retrieved tokens
-(:func:`retrieved_gains`), and the probability of one token (:func:`interpolate`, :func:`gold_probability`). Knows nothing of particular combiners and indexes.
+(:func:`retrieved_gains`), and the probability of one token (:func:`interpolate`, :func:`gold_probability`). Knows
+nothing of particular combiners and indexes.
 """
 
 from __future__ import annotations

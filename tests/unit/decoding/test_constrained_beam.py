@@ -358,6 +358,23 @@ def test_only_strict_search_has_a_wider_beam(strict: bool, width: int) -> None:
     assert max(scorer.rows) == 2 * width
 
 
+def test_strict_search_does_not_wait_for_incomplete_hypotheses_until_the_maximum_length() -> None:
+    """A token that is not the term stays the most probable one forever."""
+
+    class Rambling(Watching):
+        def log_probs(self, seed: int, prefix: Form) -> torch.Tensor:  # type: ignore[override]
+            logits = torch.zeros(self.vocabulary_size)
+            logits[EOS if 2 in prefix else 1] = 8.0
+            return logits.log_softmax(-1)
+
+    scorer = Rambling(9, max_new_tokens=300)
+    object.__setattr__(scorer, "rows", [])
+    constraints = Constraints([SentenceConstraints((((2,),),))], boundaries(9), strict=True)
+    [found] = search(scorer, [[1]], BeamSettings(2, max_new_tokens=300), constraints=constraints)
+    assert all(2 in hypothesis.tokens for hypothesis in found)
+    assert len(scorer.rows) < 30
+
+
 def test_an_unreachable_term_leaves_the_best_incomplete_hypothesis() -> None:
     constraints = Constraints([SentenceConstraints((((1, 2, 3),),))], boundaries(5), strict=True)
     [found] = search(Scripted(5), [[3]], BeamSettings(WIDE, max_new_tokens=2), constraints=constraints)
