@@ -131,14 +131,16 @@ def mix_given(
     says = values[:, None, :] == tokens[:, :, None]  # (queries, tokens, k)
     with np.errstate(divide="ignore"):
         gain = np.log((says * mass[:, None, :]).sum(2, dtype=np.float32))
-    return np.logaddexp(log_p_model + _log_model_share(mass), gain)
+    log_p: NDArray[np.float32] = np.logaddexp(log_p_model + _log_model_share(mass), gain)
+    return log_p
 
 
 def _log_model_share(mass: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the log of the share of the model: (queries, 1)."""
     # Rounding may push the sum slightly above 1, where log1p gives NaN.
     with np.errstate(divide="ignore"):
-        return np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
+        share: NDArray[np.float32] = np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
+    return share
 
 
 def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

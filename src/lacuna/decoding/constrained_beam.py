@@ -158,7 +158,8 @@ class StrictBeamRules(ConstrainedBeamRules):
         sums, met, complete = self._judged(live, following)
         order = np.argsort(-sums, axis=1, kind="stable")
         check_sums(sums, np.take_along_axis(sums, order[:, :1], 1)[:, 0], live.lengths)
-        totals, met, complete = (np.take_along_axis(part, order, 1) for part in (sums, met, complete))
+        totals, met = np.take_along_axis(sums, order, 1), np.take_along_axis(met, order, 1)
+        complete = np.take_along_axis(complete, order, 1)
         candidates = self._extensions(live, following, order)
         lengths = live.lengths + 1
         ends = candidates.tokens == self._eos_id
@@ -202,11 +203,7 @@ class StrictBeamRules(ConstrainedBeamRules):
             chosen = np.argsort(~(ends & counts & (rank <= beam)), axis=1, kind="stable")[:, :beam]
             taken = np.take_along_axis(ends & counts & (rank <= beam), chosen, 1)
             final = np.where(taken, np.take_along_axis(scores, chosen, 1), _NONE).astype(np.float32)
-            last = Extensions(
-                *(np.take_along_axis(part, chosen, 1) for part in (candidates.rows, candidates.tokens)),
-                np.take_along_axis(candidates.log_probs, chosen, 1),
-            )
-            finished.merge(live.sentences, final, np.take_along_axis(nodes, chosen, 1), last)
+            finished.merge(live.sentences, final, np.take_along_axis(nodes, chosen, 1), candidates.choose(chosen))
 
     def _hopeful(
         self,
@@ -223,7 +220,8 @@ class StrictBeamRules(ConstrainedBeamRules):
         full = np.isfinite(self._finished.scores[sentences, -1])
         self._full_since[sentences] = np.where(full, np.minimum(self._full_since[sentences], lengths), _NEVER)
         waited_for = lengths <= _PATIENCE * self._full_since[sentences]
-        return np.where(complete | waited_for[:, None], totals, _NONE).max(axis=1)
+        best: NDArray[np.float32] = np.where(complete | waited_for[:, None], totals, _NONE).max(axis=1)
+        return best
 
     def _allocate(
         self, live: LiveHypotheses, totals: NDArray[np.float32], met: NDArray[np.float32]

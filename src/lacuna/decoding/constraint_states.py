@@ -34,7 +34,7 @@ class TokenClasses:
         self.size = len(boundaries.continues)
         # Bytes are read one by one ten times as fast as arrays.
         bits = boundaries.continues + 2 * boundaries.inside + 4 * closing
-        self._bits = bits.astype(np.uint8).tobytes()
+        self._bits: bytes = bits.astype(np.uint8).tobytes()
         self.continues = boundaries.continues.tobytes() + bytes(number & 1 for number in range(8))
         self.inside = boundaries.inside.tobytes() + bytes(number >> 1 & 1 for number in range(8))
         self.closing = closing.tobytes() + bytes(number >> 2 for number in range(8))

@@ -370,7 +370,7 @@ def test_strict_search_does_not_wait_for_incomplete_hypotheses_until_the_maximum
     scorer = Rambling(9, max_new_tokens=300)
     object.__setattr__(scorer, "rows", [])
     constraints = Constraints([SentenceConstraints((((2,),),))], boundaries(9), strict=True)
-    [found] = search(scorer, [[1]], BeamSettings(2, max_new_tokens=300), constraints=constraints)
+    [found] = search(scorer, [[1]], BeamSettings(2, 0.0, max_new_tokens=300), constraints=constraints)
     assert all(2 in hypothesis.tokens for hypothesis in found)
     assert len(scorer.rows) < 30
 
