@@ -327,9 +327,9 @@ class Unaware(Scripted):
 def test_without_constraints_nothing_else_is_asked_for() -> None:
     sources, chosen = [[seed] for seed in range(5)], BeamSettings(3, max_new_tokens=9)
     expected = search(Scripted(9), sources, chosen)
-    assert search(Unaware(9), sources, chosen) == expected
+    assert search(Unaware(9), sources, chosen) == expected  # type: ignore[arg-type]
     free = Constraints([None] * 5, boundaries(9), 2.0, strict=True)
-    assert decode_all(Unaware(9), sources, chosen, constraints=free) == expected
+    assert decode_all(Unaware(9), sources, chosen, constraints=free) == expected  # type: ignore[arg-type]
 
 
 class Watching(Scripted):
