@@ -3,7 +3,7 @@
 States of all sentences of a search are numbered when they are first reached, and what may follow a state is worked out
 once. Most tokens are in no form: they differ only in whether they continue a word. The few others are listed.
 
-Knows nothing of probabilities and beams.
+Knows nothing of text, models and neighbors.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class ConstraintStates:
         return number
 
     def _reserve(self, states: int, width: int) -> None:
-        """Enlarge the tables so that they have room for some states and listed tokens."""
+        """Enlarge the tables so that some states and listed tokens fit in."""
         rows, columns = self._listed.shape
         if states > rows or width > columns:
             rows, columns = max(2 * states, rows), max(width, columns)

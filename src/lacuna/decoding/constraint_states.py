@@ -5,7 +5,7 @@ that is complete there and ends with its word counts, if a term without a form i
 it. So forms do not overlap, and *Datei* in *Datei öffnen* counts only if no term takes *Datei öffnen*. A form that may
 still become longer is *pending*: its last tokens are read again when it is clear that it does not.
 
-Knows nothing of probabilities and beams.
+Knows nothing of text, models and neighbors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a translation must contain, should contain, and must not contain, in tokens.
 
-Knows nothing of text and glossaries: the caller says which tokens begin, continue and end a word, and which end a
-sentence.
+The caller says which tokens continue a word, after which one is open, and which end a sentence. Knows nothing of text,
+models and neighbors.
 """
 
 from __future__ import annotations
@@ -92,6 +92,6 @@ class Constraints:
             )
 
     def select(self, numbers: Iterable[int]) -> Constraints | None:
-        """Return the constraints of some sentences, numbered anew; ``None`` if all of them are free."""
+        """Return the constraints of some sentences, in this order; ``None`` if all of them are free."""
         chosen = [self.sentences[number] for number in numbers]
         return replace(self, sentences=chosen) if any(one is not None for one in chosen) else None
