@@ -66,7 +66,8 @@ class Incidence:
         """Return the units of some sentences, each as often as sentences have it."""
         units, edges = self._by_sentence
         starts, counts = edges[sentences], edges[sentences + 1] - edges[sentences]
-        return units[np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)]
+        places: _Integers = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+        return units[places]
 
 
 def mutual_best(sources: Incidence, targets: Incidence, least: int) -> list[Association]:

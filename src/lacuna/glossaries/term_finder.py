@@ -138,7 +138,8 @@ class TermFinder:
     def _part(self, part: str, *, last: bool) -> _Entry | None:
         """Return the term of one word that a part of a word is; only the last part is inflected."""
         folded, stem = fold(part), self._stemmer.stem(part) if last else ""
-        for entry in (*self._entries.get((folded,), ()), *self._entries.get((stem,), ())):
+        candidates = [*self._entries.get((folded,), []), *self._entries.get((stem,), [])]
+        for entry in candidates:
             form, term = entry.form, entry.term
             if (
                 len(form.words[0].text) == len(form.text.strip())  # no signs belong to it
