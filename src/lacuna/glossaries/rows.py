@@ -85,9 +85,17 @@ def read_row(line: int, cells: Mapping[str, str], problems: list[Problem]) -> Ro
     problems += [Problem(line, "error", source, message) for message in wrong]
     if wrong:
         return None
-    case, match, translate = settings.values()
-    terms = [texts[name] for name in _TERMS]
-    return Row(line, *terms, case, match, translate, texts["tag"], texts["note"])
+    return Row(
+        line,
+        source=texts["source"],
+        target=texts["target"],
+        forbidden=texts["forbidden"],
+        case_sensitive=settings["case"],
+        inflected=settings["match"],
+        translate=settings["translate"],
+        tag=texts["tag"],
+        note=texts["note"],
+    )
 
 
 def group_rows(rows: Iterable[Row]) -> list[list[Row]]:

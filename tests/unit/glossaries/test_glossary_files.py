@@ -20,6 +20,7 @@ MENU = (Term("Datei", ("file",)), Term("Ordner", ("folder", "directory")))
 
 def made(folder: Path, name: str, content: bytes | str) -> Path:
     path = folder / name
+    folder.mkdir(exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
@@ -264,7 +265,7 @@ NO_FILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "xlsx": (lambda f: made(f, "a.xlsx", b"PK"), "a.xlsx: spreadsheets are not read; save it as CSV (UTF-8)"),
     "unknown suffix": (lambda f: made(f, "a.txt", "a\tb"), "a.txt: unsupported suffix .txt; a glossary is .tsv, .csv"),
     "missing": (lambda f: f / "none.tsv", "none.tsv: cannot be read (No such file or directory); check the name"),
-    "folder": (lambda f: f.joinpath("a.csv").mkdir() or f / "a.csv", "a.csv: cannot be read (Is a directory)"),
+    "folder": (lambda f: made(f / "a.csv", "b", "").parent, "a.csv: cannot be read (Is a directory)"),
 }  # fmt: skip
 
 
