@@ -22,7 +22,8 @@ def check_terms(groups: Sequence[Sequence[Row]], can_write: Callable[[str], bool
     """Return what is wrong with the terms.
 
     :param groups: The rows of each term.
-    :param can_write: Tells whether the vocabulary of a model can write a text.
+    :param can_write: Tells whether the vocabulary of a model can write a text, as
+        :meth:`~lacuna.models.Model.can_write`.
     """
     problems = [problem for group in groups for problem in _check_term(group)]
     problems += _check_chains(groups)
@@ -160,7 +161,7 @@ def _check_chains(groups: Sequence[Sequence[Row]]) -> Iterator[Problem]:
                 yield _warning(
                     row, f"target: line {line} translates {row.target!r} back; check which column is the source"
                 )
-            elif targets[target] - {target}:
+            elif targets[target] and target not in targets[target]:  # a word of both languages is no chain
                 yield _warning(
                     row,
                     f"target: {row.target!r} is the source of line {line}, with another target; check the columns of "
@@ -175,8 +176,8 @@ def _check_vocabulary(groups: Iterable[Iterable[Row]], can_write: Callable[[str]
             if target and not can_write(target):
                 yield _warning(
                     row,
-                    f"{'target' if row.translate else 'source'}: the model cannot write {target!r}, which has "
-                    "characters that are not in its vocabulary",
+                    f"{'target' if row.translate else 'source'}: the model cannot write {target!r} so, its vocabulary "
+                    "lacks a character; write it with others",
                 )
 
 

@@ -212,10 +212,13 @@ class Model:
         return [[*ids, self.eos_id] for ids in self._encode_target_texts(self.mask_texts(texts))] if texts else []
 
     def can_write(self, text: str) -> bool:
-        """Tell whether the vocabulary can spell a translation, without the token for unknown characters."""
-        unknown = self.tokenizer.unk_token
-        [[*ids, _]] = self.encode_targets([text])
-        return not any(number in self.banned_ids or self.token_text(number) == unknown for number in ids)
+        """Tell whether the tokens of a translation give the same text again.
+
+        They do not if a character is unknown, or if the tokenizer replaces it: sentencepiece makes ``TM`` of ``™``.
+        """
+        [masked] = self.mask_texts([text])
+        [ids] = self.encode_targets([text])
+        return self.decode(ids) == masked.strip()
 
     def mask_texts(self, texts: Sequence[str]) -> Sequence[str]:
         """Return texts as the tokenizer reads them: with stand-ins instead of placeholders, if those are masked."""
