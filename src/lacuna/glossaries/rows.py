@@ -74,7 +74,7 @@ def read_row(line: int, cells: Mapping[str, str], problems: list[Problem]) -> Ro
     :param problems: Gets what is wrong.
     :returns: ``None`` if the row cannot be used.
     """
-    texts = {name: normalize(cells.get(name, "")) for name in COLUMNS}
+    texts = {name: normalize(cell) if (cell := cells.get(name)) else "" for name in COLUMNS}
     source = texts["source"][:MAX_CHARACTERS]
     wrong = [*_wrong_characters(texts), *_wrong_values(texts)]
     settings = {name: values.get(texts[name].lower(), True) for name, values in _VALUES.items()}

@@ -177,8 +177,8 @@ BAD: dict[str, Bad] = {
     "rows that are no rows": (
         "a.tsv",
         "Datei\tfile\n" + "x\ty\tz\n" * 3_000_000,
-        ":2: got 3 columns, but a glossary without header has 2; name all columns in the first line (1,001 errors "
-        "(line 2, line 3, line 4, ...): ",
+        ":2: got 3 columns, but a glossary without header has 2; name all columns in the first line "
+        "(1,001 errors, lines 2, 3, 4, ...: ",
     ),
     "a gigabyte": (
         "a.tsv",
@@ -283,9 +283,7 @@ def test_every_error_of_a_file_is_found_with_its_line_and_the_rest_is_read(tmp_p
     read = read_glossary(path)
     assert [(each.line, each.source) for each in read.errors] == [(3, ""), (4, "Ort"), (6, "Ordner")]
     assert [term.source for term in read.glossary] == ["Datei", "Taste"]
-    with pytest.raises(
-        GlossaryError, match=r"a.tsv:3: .* \(3 errors \(line 3, line 4, line 6\): lacuna glossary check"
-    ):
+    with pytest.raises(GlossaryError, match=r"a.tsv:3: .* \(3 errors, lines 3, 4, 6: lacuna glossary check"):
         load_glossary(path)
 
 
