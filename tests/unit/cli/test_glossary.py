@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from commands import Attempt, Refuse, Run
+from lacuna.cli.commands import commands_of
+from lacuna.cli.error_text import name_options
+from lacuna.cli.main import VERBS, app
 from unit.models.tiny_models import Zoo
 
 SOUND = "source\ttarget\tforbidden\nDatei\tfile\t\nChef\tboss\tchef\n"
@@ -152,3 +156,17 @@ def test_the_python_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     exec(editing, names)
     done = [(edit.commit, edit.action) for edit in names["read_edits"]("terms.tsv")]
     assert f"# {done}\n" in editing
+
+
+def test_the_commands_of_all_verbs_have_the_names_of_the_verbs() -> None:
+    assert set(commands_of(get_command(app))) == set(VERBS)
+
+
+def test_an_error_may_name_options_of_a_verb_of_two_words() -> None:
+    commands = commands_of(get_command(app))
+    message = "give `json` to lacuna glossary check FILE"
+    assert name_options(message, "log", {"glossary check": commands["glossary check"]}) == message.replace(
+        "`json`", "--json"
+    )
+    message = "give `pairs` to lacuna tune dev.tsv"
+    assert name_options(message, "log", {"tune": commands["tune"]}) == message.replace("`pairs`", "--pairs")
