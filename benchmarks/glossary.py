@@ -33,10 +33,12 @@ from lacuna.models import Model, load_model
 from lacuna.records import Languages, SentencePair, Translation
 from lacuna.translator import System, term_keeper
 
-# Words of a term, letters of its only word, and the share of sentences above which a word is no term.
-_MOST_WORDS, _LEAST_LETTERS, _COMMON = 3, 4, 0.01
+# Words of a sentence at least, and of a term at most; letters of its only word, and the share of sentences above which a word is no term.
+_LEAST_WORDS, _MOST_WORDS, _LEAST_LETTERS, _COMMON = 3, 3, 4, 0.01
 # A source with several translations is a term if this share of them is the same.
-_CONSISTENT = 0.6
+_CONSISTENT = 0.5
+# A term is left out if fewer of the sentences with it have its translation; so many are looked at.
+_CONFIRMED, _READ = 0.7, 100_000
 
 
 def main() -> None:
@@ -92,9 +94,9 @@ def choose(
     trained: Sequence[SentencePair], test: Sequence[SentencePair], languages: Languages, most: int
 ) -> tuple[Glossary, list[SentencePair]]:
     """Choose terms, and the test sentences whose references translate all terms as the glossary says."""
-    candidates = list(_candidates(trained))
-    everything = Glossary(candidates)
-    finder, accepted = TermFinder(everything, languages.source), AcceptedForms(languages.target)
+    accepted = AcceptedForms(languages.target)
+    candidates = _confirmed(list(_candidates(trained)), trained, languages, accepted)
+    finder = TermFinder(Glossary(candidates), languages.source)
     kept: dict[Term, None] = {}
     for pair in test:  # of all test sentences: only the choice of sentences depends on references
         kept |= dict.fromkeys(_terms_of(finder, pair.source))
@@ -103,7 +105,7 @@ def choose(
     chosen = []
     for pair in test:
         terms = _terms_of(finder, pair.source)
-        if terms and all(accepted.find(term, pair.target) for term in terms) and len(split_words(pair.source)) > 3:
+        if terms and all(accepted.find(term, pair.target) for term in terms) and len(split_words(pair.source)) >= _LEAST_WORDS:
             chosen.append(pair)
     return glossary, chosen
 
@@ -128,6 +130,21 @@ def _candidates(pairs: Iterable[SentencePair]) -> Iterable[Term]:
             yield Term(source, (target,))
 
 
+def _confirmed(
+    candidates: Sequence[Term], trained: Sequence[SentencePair], languages: Languages, accepted: AcceptedForms
+) -> list[Term]:
+    """Return the terms that sentences of the corpora translate as the short entries do, as a terminologist would."""
+    finder = TermFinder(Glossary(candidates), languages.source)
+    found: Counter[Term] = Counter()
+    right: Counter[Term] = Counter()
+    for pair in trained[:_READ]:
+        if not _is_short(pair.source):
+            for term in _terms_of(finder, pair.source):
+                found[term] += 1
+                right[term] += accepted.find(term, pair.target) is not None
+    return [term for term in candidates if right[term] >= _CONFIRMED * found[term]]
+
+
 def _is_short(text: str) -> bool:
     words = text.split()
     plain = all(word.replace("-", "").isalpha() for word in words)
@@ -148,7 +165,8 @@ def shuffled(glossary: Glossary) -> Glossary:
 
 
 def _terms_of(finder: TermFinder, source: str) -> list[Term]:
-    return list(dict.fromkeys(found.term for found in finder.find(source)))
+    """Return the terms of a source, each once, without those that are a part of a compound."""
+    return list(dict.fromkeys(found.term for found in finder.find(source) if not found.in_compound))
 
 
 def systems(model: Model, domain: System | None) -> list[tuple[str, System]]:

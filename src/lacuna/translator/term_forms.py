@@ -78,7 +78,7 @@ class TermForms:
 
         :param occurrence: The term as it stands in the source.
         """
-        return self._spell(term, occurrence if _is_capitals(occurrence) else "")
+        return self._spell(term, occurrence if is_in_capitals(occurrence) else "")
 
     def forbidden(self, term: Term) -> tuple[Form, ...]:
         """Return the tokens of each forbidden translation of a term, inflected ones included."""
@@ -115,16 +115,18 @@ class TermForms:
         return [form for form, _ in counts.most_common(_MOST_FORMS)]
 
     def _variants(self, target: str, term: Term) -> Iterator[str]:
-        """Yield a translation with its last word in other forms that are in the vocabulary."""
+        """Yield a translation with its last word in other forms: those in the vocabulary, and the English plural."""
         yield target
         words = split_words(target)
-        if not (term.inflected and self._stemmer.can_stem and words):
+        if not (term.inflected and self._stemmer.can_stem and words and is_spaced(words[-1].text)):
             return
         last = words[-1]
-        if not is_spaced(last.text):
-            return
         stem = self._stemmer.stem(last.text)
-        for word in sorted(self._vocabulary().get(stem, ())):
+        forms = sorted(self._vocabulary().get(stem, ()))
+        if self._stemmer.language == "en" and last.text.isalpha():
+            plural = _english_plural(last.text)
+            forms += [plural] if self._stemmer.stem(plural) == stem else []
+        for word in dict.fromkeys(forms):
             own = word if last.text[:1].islower() else word[:1].upper() + word[1:]
             if own != last.text:
                 yield target[: last.start] + own + target[last.end :]
@@ -149,7 +151,15 @@ class TermForms:
         return tuple(form for form in forms if form and unknown not in form)
 
 
-def _is_capitals(text: str) -> bool:
+def _english_plural(word: str) -> str:
+    """Return the regular plural of a noun. Of another word it is no word, which the model will not choose."""
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "z", "ch", "sh")) else "s")
+
+
+def is_in_capitals(text: str) -> bool:
+    """Tell whether a text is in capitals, and more than an initial."""
     return len(text) > 1 and text.isupper()
 
 

@@ -2,7 +2,9 @@
 
 In this order: a translation that has the terms of its source is left alone; another hypothesis that has them is taken;
 the sentence is translated again with a bonus for the accepted forms, then with a larger one, then so that every
-translation must have them; what is missing even then is flagged. Terms that are not to be translated are placeholders.
+translation must have them; what is missing even then is flagged. A search may put a term at the wrong place, which
+costs much probability: then the source is also translated with the preferred translations in the places of the terms,
+which models tend to copy, and the more probable result is taken. Terms that are not to be translated are placeholders.
 """
 
 from __future__ import annotations
@@ -20,15 +22,18 @@ from lacuna.models import Model
 from lacuna.records import Languages, TranslatedTerm
 from lacuna.translator.memory_words import MemoryWords
 from lacuna.translator.restoring import Restored, Restorer
-from lacuna.translator.term_forms import TermForms, boundaries_of
+from lacuna.translator.term_forms import TermForms, boundaries_of, is_in_capitals
 
 MISSING = "term missing: {}"
 FORBIDDEN = "forbidden term: {}"
 # In nats, for a form of one token. Chosen on dev sentences: benchmarks/glossary.py.
 BONUSES = (5.0, 10.0)
+# In nats per token: a translation that lost more is compared with one of the prompted source. From 0.1 to 0.6, dev
+# translations have the same quality; a larger value costs fewer searches.
+_DOUBTFUL = 0.5
 
-ConstrainedSearch = Callable[[Sequence[Sequence[int]], Constraints], list[list[Hypothesis]]]
-"""Finds hypotheses of tokenized sources under constraints, the best first."""
+ConstrainedSearch = Callable[[Sequence[str], Constraints], list[list[Hypothesis]]]
+"""Finds hypotheses of sources under constraints, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,14 @@ class Reading:
 
     :param protected: The source with a placeholder for each term that is not to be translated.
     :param originals: What these placeholders stand for.
+    :param prompted: The protected source with the preferred translation of each term in its place.
     """
 
     source: str
     terms: tuple[FoundTerm, ...] = ()
     protected: str = ""
     originals: tuple[tuple[str, str], ...] = ()
+    prompted: str = ""
 
     def restore(self, text: str) -> str:
         """Put the terms that are not to be translated into a translation."""
@@ -88,20 +95,25 @@ class TermKeeper:
         found = tuple(self._finder.find(source))
         if not found:
             return Reading(source, protected=source)
-        fixed = [term for term in found if not term.term.translate] if self._model.mask_placeholders else []
-        parts, last = [], 0
-        originals = []
         free = (chr(code) for code in range(LAST, ALONE - 1, -1) if chr(code) not in source)
-        for term, placeholder in zip(fixed, free, strict=False):
-            parts += [source[last : term.start], placeholder]
-            originals.append((placeholder, source[term.start : term.end]))
+        protected, prompted, originals, last = [], [], [], 0
+        for term in found:
+            own = source[term.start : term.end]
+            kept = prompt = own
+            if not term.term.translate and self._model.mask_placeholders:
+                kept = prompt = next(free, own)
+                originals.append((kept, own))
+            elif term.term.targets and not term.in_compound:
+                prompt = _capitalized_as(own, term.term.targets[0])
+            protected += [source[last : term.start], kept]
+            prompted += [source[last : term.start], prompt]
             last = term.end
-        return Reading(source, found, "".join([*parts, source[last:]]), tuple(originals))
+        rest = source[last:]
+        return Reading(source, found, "".join([*protected, rest]), tuple(originals), "".join([*prompted, rest]))
 
     def keep(
         self,
         readings: Sequence[Reading],
-        sources: Sequence[Sequence[int]],
         found: Sequence[Sequence[Hypothesis]],
         restored: Sequence[Restored],
         restorer: Restorer,
@@ -109,8 +121,7 @@ class TermKeeper:
     ) -> list[KeptTerms]:
         """Return a translation of each source that has its terms, as far as one is found.
 
-        :param sources: The tokens of each protected source.
-        :param found: The hypotheses of each.
+        :param found: The hypotheses of each protected source.
         :param restored: The translation of each without the glossary.
         """
         best = {
@@ -118,33 +129,67 @@ class TermKeeper:
             for number, (reading, result) in enumerate(zip(readings, restored, strict=True))
             if reading.terms and not self._accepts(reading, result.text)
         }
-        wrong = list(best)
 
-        def improve(number: int, hypotheses: Sequence[Hypothesis]) -> bool:
-            """Take the best of the hypotheses that are better; tell whether nothing is wrong with it."""
-            reading = readings[number]
-            result = restorer.choose(reading.protected, hypotheses, lambda text: self._accepts(reading, text))
-            if result is None:
-                fewest = self._faults(reading, best[number].text)
-                result = restorer.choose(
-                    reading.protected, hypotheses, lambda text: self._faults(reading, text) < fewest
-                )
-            best[number] = best[number] if result is None else result
-            return result is not None and self._accepts(reading, result.text)
+        def improve(number: int, hypotheses: Sequence[Hypothesis]) -> None:
+            """Take the best hypothesis if it is better than what is there."""
+            best[number] = self._better(readings[number], best[number], restored[number], hypotheses, restorer)
 
-        wrong = [number for number in wrong if not improve(number, found[number])]
+        def try_again(numbers: Sequence[int], texts: Sequence[str], bonus: float | None) -> None:
+            """Search for translations of the sources in another form."""
+            if numbers:
+                constraints = self._constraints([readings[number] for number in numbers], bonus)
+                for number, hypotheses in zip(numbers, search(texts, constraints), strict=True):
+                    improve(number, hypotheses)
+
+        for number in best:
+            improve(number, found[number])
         for bonus in (None,) if self._strict else (*BONUSES, None):
-            if not wrong:
-                break
-            constraints = self._constraints([readings[number] for number in wrong], bonus)
-            again = search([sources[number] for number in wrong], constraints)
-            wrong = [
-                number for number, hypotheses in zip(wrong, again, strict=True) if not improve(number, hypotheses)
+            wrong = [number for number in best if not self._accepts(readings[number], best[number].text)]
+            try_again(wrong, [readings[number].protected for number in wrong], bonus)
+            doubtful = [
+                number for number in wrong if self._is_doubtful(readings[number], best[number], restored[number])
             ]
+            try_again(doubtful, [readings[number].prompted for number in doubtful], bonus)
         return [
             self._kept(reading, result, best.get(number))
             for number, (reading, result) in enumerate(zip(readings, restored, strict=True))
         ]
+
+    def _is_doubtful(self, reading: Reading, result: Restored, without: Restored) -> bool:
+        """Tell whether a translation lacks a term, or is much less probable than the one without the glossary."""
+        lost = without.hypothesis.score - result.hypothesis.score
+        return reading.prompted != reading.protected and (lost > _DOUBTFUL or not self._accepts(reading, result.text))
+
+    def _better(
+        self,
+        reading: Reading,
+        best: Restored,
+        without: Restored,
+        hypotheses: Sequence[Hypothesis],
+        restorer: Restorer,
+    ) -> Restored:
+        """Return the best hypothesis if it has less wrong than the best so far, or is more probable."""
+        fewest = self._faults(reading, best.text)
+        limit = fewest + (best is not without)
+        result = restorer.choose(reading.protected, hypotheses, lambda text: self._accepts(reading, text))
+        if result is None and fewest:
+            result = restorer.choose(reading.protected, hypotheses, lambda text: self._faults(reading, text) < limit)
+        if result is None or self._faults(reading, result.text) < fewest:
+            return result or best
+        return self._most_probable(reading, [best, result])
+
+    def _most_probable(self, reading: Reading, results: Sequence[Restored]) -> Restored:
+        """Return the result that the model alone thinks the most probable translation of the source."""
+        if len({result.text for result in results}) == 1:
+            return results[0]
+        [source] = self._model.encode_sources([reading.protected])
+        targets = [result.hypothesis.tokens for result in results]
+        forced = self._model.teacher_force([source] * len(targets), targets)
+        scores, start = [], 0
+        for target in targets:
+            scores.append(float(forced.log_p_gold[start : start + len(target)].mean()))
+            start += len(target)
+        return results[max(range(len(scores)), key=scores.__getitem__)]
 
     def _constraints(self, readings: Sequence[Reading], bonus: float | None) -> Constraints:
         """Return what the translations must have.
@@ -167,10 +212,9 @@ class TermKeeper:
                 continue
             forms = self._forms.accepted(term, reading.source[found.start : found.end])
             # A term that occurs twice may be translated once, by a pronoun the second time.
-            if forms:
-                (wanted if found.in_compound or term in seen else required).append(forms)
-            if not found.in_compound:
+            if forms and term not in seen:
                 seen.add(term)
+                (wanted if found.in_compound else required).append(forms)
         banned = [form for found in reading.terms for form in self._forms.forbidden(found.term)]
         return SentenceConstraints(tuple(required), tuple(dict.fromkeys(banned)), tuple(wanted))
 
@@ -239,6 +283,11 @@ class TermKeeper:
         return TranslatedTerm(
             found.term.source, found.start, found.end, found.term.targets, target, place, lacked and span is not None
         )
+
+
+def _capitalized_as(source: str, target: str) -> str:
+    """Return a translation in capitals if the source is."""
+    return target.upper() if is_in_capitals(source) else target
 
 
 def _wanted(term: Term) -> str:

@@ -255,7 +255,7 @@ class Translator:
             retry = partial(used.find_hypotheses, beam=_WIDE_BEAM, batch_size=batch_size)
             restorer = Restorer(self.model, retry)
             restored = restorer.restore([reading.protected for reading in readings], hypotheses)
-            kept = used._keep(readings, sources, hypotheses, restored, restorer, batch_size)
+            kept = used._keep(readings, hypotheses, restored, restorer, batch_size)
             best = [each.result.hypothesis for each in kept]
             lengths = LengthCheck(self.model, used.memories, partial(self._translate_alone, batch_size))
             flags = lengths.flags(sources, best)
@@ -278,7 +278,6 @@ class Translator:
     def _keep(
         self,
         readings: Sequence[Reading],
-        sources: Sources,
         hypotheses: Sequence[list[Hypothesis]],
         restored: Sequence[Restored],
         restorer: Restorer,
@@ -288,10 +287,10 @@ class Translator:
         if self._terms is None:
             return [KeptTerms(result) for result in restored]
 
-        def search(again: Sources, constraints: Constraints) -> list[list[Hypothesis]]:
-            return self._search.find(again, batch_size, constraints=constraints)
+        def search(texts: Sequence[str], constraints: Constraints) -> list[list[Hypothesis]]:
+            return self._search.find(self.encode(texts), batch_size, constraints=constraints)
 
-        return self._terms.keep(readings, sources, hypotheses, restored, restorer, search)
+        return self._terms.keep(readings, hypotheses, restored, restorer, search)
 
     def find_hypotheses(
         self, texts: Sequence[str], beam: int = 1, *, batch_size: int = 32, progress: Progress = SILENT
