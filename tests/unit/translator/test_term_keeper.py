@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from lacuna.decoding import Constraints, Hypothesis
 from lacuna.glossaries import Glossary, Term
@@ -14,13 +16,19 @@ from lacuna.records import Languages, TranslatedTerm
 from lacuna.translator.restoring import Restorer
 from lacuna.translator.term_keeper import BONUSES, KeptTerms, Reading, TermKeeper
 
-Search = Callable[[Sequence[Sequence[int]], Constraints], list[list[Hypothesis]]]
+Search = Callable[[Sequence[str], Constraints], list[list[Hypothesis]]]
 DATEI = Term("Datei", ("record",))
 ORDNER = Term("Ordner", ("binder", "portfolio"))
 
 
 class Letters:
-    """A model whose tokens are letters, with a space as a token of its own."""
+    """A model whose tokens are letters, with a space as a token of its own.
+
+    :param probable: Texts that it thinks probable.
+    """
+
+    def __init__(self, *probable: str) -> None:
+        self.probable = probable
 
     mask_placeholders = True
     max_length = 200
@@ -36,6 +44,13 @@ class Letters:
     def token_text(self, token: int) -> str:
         return chr(token)
 
+    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[*map(ord, text)] for text in texts]
+
+    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> SimpleNamespace:
+        log_p = [-1.0 if self.decode(target) in self.probable else -2.0 for target in targets for _ in target]
+        return SimpleNamespace(log_p_gold=torch.tensor(log_p))
+
     def prepared(self, name: str, prepare: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
         return prepare()
 
@@ -44,26 +59,31 @@ def hypotheses(*texts: str) -> list[Hypothesis]:
     return [Hypothesis(tuple(map(ord, text)), -float(place), (), ()) for place, text in enumerate(texts)]
 
 
-def never(sources: Sequence[Sequence[int]], constraints: Constraints) -> list[list[Hypothesis]]:
+def never(texts: Sequence[str], constraints: Constraints) -> list[list[Hypothesis]]:
     pytest.fail("searched again")
 
 
 class Answers:
-    """Answers each search with the next texts, and keeps what was asked."""
+    """Answers each search with the next text, and keeps what was asked.
 
-    def __init__(self, *answers: str) -> None:
-        self._answers = list(answers)
+    :param score: Of every answer; a translation without the glossary has 0.
+    """
+
+    def __init__(self, *answers: str, score: float = 0.0) -> None:
+        self._answers, self._score = list(answers), score
         self.asked: list[Constraints] = []
+        self.texts: list[Sequence[str]] = []
 
-    def __call__(self, sources: Sequence[Sequence[int]], constraints: Constraints) -> list[list[Hypothesis]]:
+    def __call__(self, texts: Sequence[str], constraints: Constraints) -> list[list[Hypothesis]]:
         self.asked.append(constraints)
-        assert len(sources) == len(constraints.sentences)
-        text = self._answers.pop(0)
-        return [hypotheses(text) for _ in sources]
+        self.texts.append(texts)
+        assert len(texts) == len(constraints.sentences)
+        [hypothesis] = hypotheses(self._answers.pop(0))
+        return [[replace(hypothesis, score=self._score)] for _ in texts]
 
 
-def keeper(*terms: Term, strict: bool = False) -> TermKeeper:
-    return TermKeeper(Letters(), Languages("de", "en"), Glossary(terms), (), strict=strict)  # type: ignore[arg-type]
+def keeper(*terms: Term, strict: bool = False, model: Letters | None = None) -> TermKeeper:
+    return TermKeeper(model or Letters(), Languages("de", "en"), Glossary(terms), (), strict=strict)  # type: ignore[arg-type]
 
 
 def keep(kept_by: TermKeeper, source: str, found: Sequence[str], search: Search) -> tuple[Reading, KeptTerms]:
@@ -71,7 +91,7 @@ def keep(kept_by: TermKeeper, source: str, found: Sequence[str], search: Search)
     restorer = Restorer(Letters(), lambda texts: pytest.fail("placeholders were lost"))  # type: ignore[arg-type]
     candidates = [hypotheses(*found)]
     restored = restorer.restore([reading.protected], candidates)
-    [kept] = kept_by.keep([reading], [list(map(ord, source))], candidates, restored, restorer, search)
+    [kept] = kept_by.keep([reading], candidates, restored, restorer, search)
     return reading, kept
 
 
@@ -100,14 +120,32 @@ def test_another_hypothesis_with_the_terms_comes_before_another_search() -> None
 
 
 def test_bonuses_grow_before_the_search_is_strict() -> None:
-    search = Answers("The file.", "A file.", "The record.")
+    search = Answers(*["The file."] * 2 * len(BONUSES), "The record.")
     _, kept = keep(keeper(DATEI), "Die Datei.", ["The file."], search)
     assert kept.result.text == "The record."
-    assert [(each.bonus, each.strict) for each in search.asked] == [
-        (BONUSES[0], False),
-        (BONUSES[1], False),
-        (BONUSES[1], True),
-    ]
+    asked = [(each.bonus, each.strict) for each in search.asked]
+    assert asked == [*((bonus, False) for bonus in BONUSES for _ in range(2)), (BONUSES[-1], True)]
+    assert search.texts == [["Die Datei."], ["Die record."]] * len(BONUSES) + [["Die Datei."]]
+
+
+def test_a_probable_translation_needs_no_prompt() -> None:
+    search = Answers("The record.", score=-0.4)
+    keep(keeper(DATEI), "Die Datei.", ["The file."], search)
+    assert search.texts == [["Die Datei."]]
+
+
+@pytest.mark.parametrize("probable", ["The record.", "Record the."])
+def test_an_improbable_one_is_compared_with_that_of_a_prompted_source(probable: str) -> None:
+    search = Answers("Record the.", "The record.", score=-2.0)
+    kept_by = keeper(DATEI, model=Letters(probable))
+    _, kept = keep(kept_by, "Die Datei.", ["The file."], search)
+    assert search.texts == [["Die Datei."], ["Die record."]]
+    assert kept.result.text == probable
+
+
+def test_a_prompt_has_the_capitals_of_the_source() -> None:
+    reading = keeper(DATEI, ORDNER).read("DIE DATEI im Ordner")
+    assert reading.prompted == "DIE RECORD im binder"
 
 
 def test_no_more_is_searched_once_the_terms_are_there() -> None:
@@ -124,7 +162,7 @@ def test_strict_terms_need_no_bonus_first() -> None:
 
 
 def test_what_is_missing_is_flagged_and_the_best_attempt_is_kept() -> None:
-    search = Answers("The binder.", "The file.", "Nothing.")
+    search = Answers("The binder.", *["Nothing."] * 20)
     _, kept = keep(keeper(DATEI, ORDNER), "Die Datei im Ordner.", ["The file in it."], search)
     assert kept.result.text == "The binder."  # one of two terms
     assert kept.result.flag == "term missing: Datei (record)"
@@ -137,8 +175,8 @@ def test_each_term_is_required_with_all_of_its_forms() -> None:
     [sentence] = search.asked[0].sentences
     assert sentence is not None
     assert [spelled(forms) for forms in sentence.required] == [
-        {"record", "Record"},
-        {"binder", "Binder", "portfolio", "Portfolio"},
+        {"record", "Record", "records"},
+        {"binder", "Binder", "binders", "portfolio", "Portfolio", "portfolios"},
     ]
 
 
@@ -158,7 +196,7 @@ def test_one_form_answers_for_both_occurrences_if_there_is_no_other() -> None:
 
 def test_forbidden_translations_are_banned_and_flagged() -> None:
     term = Term("Datei", ("record",), forbidden=("file",))
-    search = Answers("The file record.", "The file record.", "The file record.")
+    search = Answers(*["The file record."] * 20)
     _, kept = keep(keeper(term), "Die Datei.", ["The file record."], search)
     assert kept.result.flag == "forbidden term: file"
     [sentence] = search.asked[0].sentences
@@ -201,9 +239,8 @@ def test_a_form_that_the_model_cannot_spell_is_not_asked_for() -> None:
             return [[499 if letter in "xX" else ord(letter) for letter in text] + [0] for text in texts]
 
     term = Term("Datei", ("xylem",))
-    limited = TermKeeper(Limited(), Languages("de", "en"), Glossary([term]), (), strict=False)  # type: ignore[arg-type]
-    search = Answers("The file.", "The file.", "The file.")
-    _, kept = keep(limited, "Die Datei.", ["The file."], search)
+    search = Answers(*["The file."] * 20)
+    _, kept = keep(keeper(term, model=Limited()), "Die Datei.", ["The file."], search)
     assert kept.result.flag == "term missing: Datei (xylem)"
     [sentence] = search.asked[0].sentences
     assert sentence is not None
