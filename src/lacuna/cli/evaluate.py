@@ -33,6 +33,7 @@ from lacuna.evaluation.significance import SAMPLES, SEED
 from lacuna.records import Languages
 
 if TYPE_CHECKING:
+    from lacuna.glossaries import Glossary
     from lacuna.translator import Translator
 
 _ALONE = "model alone"
@@ -95,7 +96,7 @@ def evaluate(
         translators = _domain_translators(domain, device, model=model, memory=memory, combiner=combiner)
     else:
         translators = _translators(model, memory or [], combiner or [], languages, device)
-    translators |= _with_glossary(translators, glossary, strict_terms)
+    translators |= _with_glossary(translators, open_glossary(glossary, languages), strict_terms)
     if languages is None and target is None:  # the model knows
         languages = next((translator.model.languages for translator in translators.values()), None)
     scores = evaluate_files(
@@ -145,16 +146,17 @@ def _domain_translators(folder: Path, device: str, **options: object) -> dict[st
     return {_ALONE: System(domain.model).open(), str(folder): domain.translator}
 
 
-def _with_glossary(translators: dict[str, Translator], file: Path | None, strict: bool) -> dict[str, Translator]:
-    """Return the same translators with a glossary."""
-    if file is None:
-        check_strict(strict, None)
+def _with_glossary(
+    translators: dict[str, Translator], glossary: Glossary | None, strict: bool
+) -> dict[str, Translator]:
+    """Return the same translators with a glossary, if there is one."""
+    check_strict(strict, glossary)
+    if glossary is None:
         return {}
     if not translators:
         raise SettingError("--glossary: given without a system that translates; give --model, --memory or --domain")
-    glossary = open_glossary(file)
     return {
-        f"{name} + {file.name}": replace(translator.system, glossary=glossary, strict_terms=strict).open()
+        f"{name} + {glossary.name}": replace(translator.system, glossary=glossary, strict_terms=strict).open()
         for name, translator in translators.items()
     }
 

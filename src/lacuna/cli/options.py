@@ -268,7 +268,7 @@ class SystemOptions(MemoryOptions):
 
     def _terms(self) -> dict[str, Any]:
         """Return the glossary and its use, as far as they are given."""
-        return given(glossary=open_glossary(self.glossary), strict_terms=self.strict_terms or None)
+        return given(glossary=open_glossary(self.glossary, self.languages), strict_terms=self.strict_terms or None)
 
     def _tagged(self, memories: Sequence[Memory]) -> list[Memory]:
         return list(memories) if self.tag is None else [memory.tagged(self.tag) for memory in memories]
@@ -300,13 +300,16 @@ class OptionalSystemOptions(SystemOptions):
     needs_memory: ClassVar[bool] = False
 
 
-def open_glossary(file: Path | None) -> Glossary | None:
-    """Read a glossary, if there is one."""
+def open_glossary(file: Path | None, languages: Languages | None = None) -> Glossary | None:
+    """Read a glossary, if there is one.
+
+    :param languages: The direction; a TBX file with more than two languages needs it.
+    """
     if file is None:
         return None
     from lacuna.glossaries import load_glossary
 
-    return load_glossary(file)
+    return load_glossary(file, languages=languages)
 
 
 def check_strict(strict: bool, glossary: Glossary | None) -> None:

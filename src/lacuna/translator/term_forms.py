@@ -15,7 +15,16 @@ import numpy as np
 from lacuna.corpora.placeholders import find_placeholders
 from lacuna.decoding import Form, TokenBoundaries
 from lacuna.errors import UnavailableError
-from lacuna.glossaries import AcceptedForms, Glossary, Stemmer, Term, TermFinder, is_spaced, split_words
+from lacuna.glossaries import (
+    AcceptedForms,
+    Glossary,
+    Stemmer,
+    Term,
+    TermFinder,
+    is_spaced,
+    split_words,
+    surface_forms,
+)
 from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.translator.memory_words import MemoryWords
@@ -83,7 +92,7 @@ class TermForms:
         key = (term, "capitals" if capitals else "")
         if key not in self._spelled:
             targets = term.targets if term.translate else (term.source,)
-            texts = [form for target in targets for form in self._accepted.surface_forms(target)]
+            texts = [form for target in targets for form in surface_forms(target)]
             if term.inflected and term.translate:
                 texts += self._remembered(term)
                 texts += [form for target in targets for form in self._variants(target, term)]
