@@ -16,7 +16,7 @@ from lacuna.corpora.placeholders import placeholder_spans
 from lacuna.documents.sentence_splitting import Piece, split_clauses, split_sentences
 from lacuna.memory import SegmentMatches
 from lacuna.models import Model
-from lacuna.records import Languages, Translation
+from lacuna.records import Languages, TranslatedTerm, Translation
 from lacuna.translator.restoring import check_translation
 
 TranslateGroups = Callable[[Iterable[Sequence[str]]], Iterator[list[Translation]]]
@@ -74,6 +74,26 @@ class Paragraph:
         """Whether the confidence of a sentence is not known that a person did not translate."""
         translations = (sentence.translation for sentence in self.sentences if not sentence.match)
         return any(translation is not None and translation.confidence is None for translation in translations)
+
+    @property
+    def terms(self) -> tuple[TranslatedTerm, ...]:
+        """The terms of the glossary in all sentences, with their places in the whole source and translation."""
+        terms: list[TranslatedTerm] = []
+        place = written = 0
+        for sentence in self.sentences:
+            # Only white space is between sentences.
+            place = self.source.index(sentence.source, place)
+            terms += [_moved(term, place, written) for term in _terms(sentence)]
+            place += len(sentence.source)
+            written += sum(map(len, sentence.written))
+        return tuple(terms)
+
+    @property
+    def without_glossary(self) -> str:
+        """The translation without the glossary, if that differs; otherwise empty."""
+        if not any(translation.without_glossary for translation in self._translations):
+            return ""
+        return "".join(_without_glossary(sentence) + sentence.written.gap for sentence in self.sentences)
 
     @property
     def without_memory(self) -> bool:
@@ -137,6 +157,20 @@ class Splitter:
         if not piece.gap and piece.text and spaced:
             return " "
         return "" if piece.gap == " " and not spaced else piece.gap
+
+
+def _terms(sentence: Sentence) -> tuple[TranslatedTerm, ...]:
+    return () if sentence.translation is None else sentence.translation.terms
+
+
+def _without_glossary(sentence: Sentence) -> str:
+    return (sentence.translation.without_glossary if sentence.translation else "") or sentence.written.text
+
+
+def _moved(term: TranslatedTerm, place: int, written: int) -> TranslatedTerm:
+    """Return a term with its places in a text that its sentence is a part of."""
+    target_start = term.target_start + written if term.target_start >= 0 else -1
+    return replace(term, start=term.start + place, end=term.end + place, target_start=target_start)
 
 
 def fitting(model: Model) -> Callable[[str], bool]:

@@ -1,7 +1,8 @@
 """A model with the memories, combiners and glossaries that clients can select, and the options of a request.
 
 A memory or glossary here is one state of it: when it is edited, the engine gets the next state, and requests that have
-begun keep theirs. Only resolving options and replacing states are safe for several threads. Knows nothing of HTTP and queues.
+begun keep theirs. Only resolving options and replacing states are safe for several threads. Knows nothing of HTTP and
+queues.
 """
 
 from __future__ import annotations

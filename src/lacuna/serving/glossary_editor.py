@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lacuna.errors import GlossaryError, NotFoundError
-from lacuna.glossaries import Glossary, Term, read_glossary
+from lacuna.glossaries import Glossary, Term
 from lacuna.glossaries.glossary_edits import add_terms, read_edits, remove_term, undo_edit
+from lacuna.glossaries.glossary_files import read_glossary
 from lacuna.glossaries.glossary_log import GlossaryCommit
 from lacuna.glossaries.problems import summarize
 from lacuna.serving.edit_queue import EditQueue
@@ -97,7 +98,9 @@ class GlossaryEditor:
         if target is None:
             return remove_term(file, term.source, case_sensitive=True)
         if target not in (*term.targets, *term.forbidden):
-            raise NotFoundError(f"target: got {target!r}, which {term.source!r} does not have; write it as in the glossary")
+            raise NotFoundError(
+                f"target: got {target!r}, which {term.source!r} does not have; write it as in the glossary"
+            )
         left = replace(
             term,
             targets=tuple(text for text in term.targets if text != target),
