@@ -54,6 +54,8 @@ _ALGORITHMS = {
 _LOCK = Lock()
 _SHORT = 2
 _PLURAL_S = re.compile("...[aiouy]s$")
+# Endings of English words that make another word, which Snowball cuts off as it does those of inflection.
+_DERIVED = re.compile("...(able|al|ation|er|ful|ible|ion|ism|ist|ity|ive|ly|ment|ness|or|ous)$")
 
 
 class Stemmer:
@@ -93,6 +95,11 @@ def _stem(algorithm: str, word: str) -> str:
         return "=" + folded
     with _LOCK:
         stem: str = _rules(algorithm).stemWord(folded)
+    if algorithm == "english":
+        # "recorder" is no form of "record", but "recorders" is one of "recorder".
+        singular = folded.removesuffix("s") if not folded.endswith("ies") else folded[:-3] + "y"
+        derived = _DERIVED.search(singular)
+        return stem if derived is None else f"{stem}+{derived[1]}"
     # Snowball leaves this plural of German loan words (Menüs, Infos).
     return stem[:-1] if algorithm == "german" and _PLURAL_S.search(stem) else stem
 

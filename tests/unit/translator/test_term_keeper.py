@@ -198,7 +198,7 @@ def test_capitals_of_the_source_may_be_those_of_the_translation() -> None:
 def test_a_form_that_the_model_cannot_spell_is_not_asked_for() -> None:
     class Limited(Letters):
         def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-            return [[499 if letter == "x" else ord(letter) for letter in text] + [0] for text in texts]
+            return [[499 if letter in "xX" else ord(letter) for letter in text] + [0] for text in texts]
 
     term = Term("Datei", ("xylem",))
     limited = TermKeeper(Limited(), Languages("de", "en"), Glossary([term]), (), strict=False)  # type: ignore[arg-type]
