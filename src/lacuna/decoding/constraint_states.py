@@ -167,7 +167,7 @@ class SentenceStates:
                     goes_on = end < len(tokens) and inside[tokens[end - 1]] and continues[tokens[end]]
                     if tokens[start:end] in current.forms and not goes_on:
                         longest = end
-                may_grow = longest == end and inside[tokens[-1]] or tokens[start:end] in current.following
+                may_grow = (longest == end and inside[tokens[-1]]) or tokens[start:end] in current.following
                 if start < end == len(tokens) and may_grow and not ended:
                     return counted, closed, before, tokens[start:]
             if longest > start:
