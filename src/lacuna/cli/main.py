@@ -53,7 +53,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # Verbs of two words share their first one, a group.
-GROUPS = {"glossary": "Check glossaries: files of terms, and how they must be translated."}
+GROUPS = {"glossary": "Check and propose glossaries: files of terms, and how they must be translated."}
 # Each verb, as module and function of this package.
 VERBS = {
     "adapt": "adapt:adapt",
@@ -77,6 +77,7 @@ VERBS = {
     "fit": "fit:fit",
     "translate": "translate:translate",
     "glossary check": "glossary:check",
+    "glossary suggest": "glossary_suggest:suggest",
     "evaluate": "evaluate:evaluate",
     "explain": "explain:explain",
     "calibrate": "explain:calibrate",

@@ -161,7 +161,7 @@ def _check_chains(groups: Sequence[Sequence[Row]]) -> Iterator[Problem]:
                 yield _warning(
                     row, f"target: line {line} translates {row.target!r} back; check which column is the source"
                 )
-            elif targets[target] - {target}:
+            elif targets[target] and target not in targets[target]:  # a word of both languages is no chain
                 yield _warning(
                     row,
                     f"target: {row.target!r} is the source of line {line}, with another target; check the columns of "

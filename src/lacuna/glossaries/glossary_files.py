@@ -36,6 +36,7 @@ _SPREADSHEETS = frozenset({".xlsx", ".xls", ".xlsm", ".ods"})
 _SIGNATURES = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 # What a row may have besides its source.
 _OTHERS = ("target", "forbidden", "translate")
+_EMPTY = "has no terms; write a term and its translation in each line"
 _MAX_NAMED = 5
 _SHOWN = 40  # characters
 _SNIFFED = 20  # rows
@@ -144,31 +145,37 @@ def to_bytes(path: Path, glossary: Glossary) -> bytes:
     for term in glossary:
         rows += to_rows(term, len(rows) + 2)
     table = [row.cells for row in rows]
+    for cells in table:
+        for text in cells:
+            if text != normalize(text):
+                raise _cannot_write(path, cells[0], f"got {text!r}, which would be read as {normalize(text)!r}")
     used = [n for n, name in enumerate(COLUMNS) if name in ("source", "target") or any(cells[n] for cells in table)]
     lines = ["\t".join(cells[n] for n in used) for cells in (COLUMNS, *table)]
     try:
         content = "".join(f"{line}\n" for line in lines).encode()
     except UnicodeEncodeError as error:
         raise GlossaryError(f"{path}: got half a surrogate pair, which UTF-8 cannot encode; drop that term") from error
-    read = _parse(content, path, ".tsv", None, None)
-    if read.errors:
-        raise GlossaryError(f"{path}: {read.errors[0].source!r}: {read.errors[0].message}; nothing was written")
-    for term, again in zip(glossary, read.glossary, strict=False):
-        if term != again:
-            raise GlossaryError(f"{path}: {_difference(term, again)}; nothing was written")
-    if len(read.glossary) != len(glossary):
-        raise GlossaryError(f"{path}: two terms have the same source; join them; nothing was written")
+    _check_written(path, glossary, content)
     return content
 
 
-def _difference(term: Term, again: Term) -> str:
-    if term.source.casefold() != again.source.casefold():
-        return f"{term.source!r}: would be read as {again.source!r}; leave out tabs, line ends and repeated sources"
-    name = next(name for name in Term.__slots__ if getattr(term, name) != getattr(again, name))
-    return (
-        f"{term.source!r}: its {name.replace('_', ' ')} {getattr(term, name)!r} would be read as "
-        f"{getattr(again, name)!r}; write it so"
-    )
+def _check_written(path: Path, glossary: Glossary, content: bytes) -> None:
+    read = _parse(content, path, ".tsv", None, None)
+    if read.errors:
+        raise _cannot_write(path, read.errors[0].source, read.errors[0].message)
+    again = {term.source: term for term in read.glossary}
+    missing = next((term.source for term in glossary if term.source not in again), None)
+    if missing is not None:
+        raise _cannot_write(path, missing, "another term has the same source; join them")
+    for term in glossary:
+        for name in Term.__slots__:
+            value, other = getattr(term, name), getattr(again[term.source], name)
+            if value != other:
+                raise _cannot_write(path, term.source, f"{name}: got {value!r}, which would be read as {other!r}")
+
+
+def _cannot_write(path: Path, source: str, reason: str) -> GlossaryError:
+    return GlossaryError(f"{path}: {source!r}: {reason}; nothing was written")
 
 
 # --- bytes and text --------------------------------------------------------------------------------------------------
@@ -236,6 +243,8 @@ def _parse(
             _check_bounds(line, count, len(sources), count - len(rows))
     except _UnreadableError as error:
         problems.append(Problem(error.line, "error", "", str(error)))
+    if not rows and not of_severity(problems, "error"):
+        problems.append(Problem(0, "warning", "", _EMPTY))
     groups = group_rows(rows)
     problems += check_terms(groups, can_write)
     wrong = {problem.line for problem in problems if problem.severity == "error"}
@@ -270,7 +279,7 @@ def _open_table(text: str, suffix: str) -> tuple[_Header, Iterator[tuple[int, _C
     separators = "\t" if suffix == ".tsv" else ",;"
     beginnings = {separator: list(islice(_records(text, separator), _SNIFFED)) for separator in separators}
     if not beginnings[separators[0]]:
-        raise _UnreadableError("has no terms; write a term and its translation in each line")
+        raise _UnreadableError(_EMPTY)
     headers = {separator: _read_header(rows[0][1]) for separator, rows in beginnings.items()}
     # The separator that gives a header, or else the one that gives two columns most often.
     separator = max(

@@ -82,7 +82,7 @@ def read_log(path: Path) -> list[GlossaryCommit]:
     :raises GlossaryError: The log is damaged.
     """
     commits: list[GlossaryCommit] = []
-    lines = _lines(log_of(path))
+    lines = _lines(_read(log_of(path)))
     for number, line in enumerate(lines, start=1):
         commit = _parse(line)
         if commit is not None and commit.commit == number:
@@ -102,26 +102,29 @@ def append_log(path: Path, commit: GlossaryCommit) -> None:
     """
     log = log_of(path)
     line = json.dumps(sealed(commit.as_json()), ensure_ascii=False).encode() + b"\n"
-    lines = _lines(log)
-    if len(lines) >= commit.commit:  # the line of a commit that did not happen
-        write_bytes(log, b"".join(each + b"\n" for each in lines[: commit.commit - 1]) + line)
+    content, whole = _read(log), commit.commit - 1
+    if content.count(b"\n") == whole and content[-1:] in (b"", b"\n"):
+        with log.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        if not content:
+            sync_entry(log)
         return
-    with log.open("ab") as file:
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-    if not lines:
-        sync_entry(log)
+    # At the end there is a line of a commit that did not happen, or one that was cut off by a crash.
+    write_bytes(log, b"".join(each + b"\n" for each in _lines(content)[:whole]) + line)
 
 
-def _lines(log: Path) -> list[bytes]:
+def _read(log: Path) -> bytes:
     try:
-        content = log.read_bytes()
+        return log.read_bytes()
     except FileNotFoundError:
-        return []
+        return b""
     except OSError as error:
         raise GlossaryError(f"{log}: cannot be read ({error.strerror}); check the permissions") from error
-    # A line that was cut off has no end, and the next one must not be appended to it.
+
+
+def _lines(content: bytes) -> list[bytes]:
     return content.removesuffix(b"\n").split(b"\n") if content else []
 
 

@@ -91,24 +91,18 @@ def read_row(line: int, cells: Mapping[str, str], problems: list[Problem]) -> Ro
 
 
 def group_rows(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return the rows of each term.
+    """Return the rows of each term, in the order of their first rows.
 
     Rows have the same term if their sources differ in capitals at most; those that are all case-sensitive, if their
     sources are equal.
     """
-    folded: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        folded[row.source.casefold()].append(row)
-    groups: list[list[Row]] = []
-    for same in folded.values():
-        if not all(row.case_sensitive for row in same):
-            groups.append(same)
-            continue
-        exact: dict[str, list[Row]] = defaultdict(list)
-        for row in same:
-            exact[row.source].append(row)
-        groups += exact.values()
-    return sorted(groups, key=lambda group: group[0].line)
+    rows = list(rows)
+    folded = [row.source.casefold() for row in rows]
+    in_any_capitals = {source for source, row in zip(folded, rows, strict=True) if not row.case_sensitive}
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for source, row in zip(folded, rows, strict=True):
+        groups[source, "" if source in in_any_capitals else row.source].append(row)
+    return list(groups.values())
 
 
 def to_term(group: Sequence[Row]) -> Term:

@@ -214,7 +214,7 @@ class Model:
     def can_write(self, text: str) -> bool:
         """Tell whether the tokens of a translation give the same text again.
 
-        They do not if a character is unknown, or if the tokenizer replaces it, as sentencepiece replaces ``™`` by ``TM``.
+        They do not if a character is unknown, or if the tokenizer replaces it: sentencepiece makes ``TM`` of ``™``.
         """
         [masked] = self.mask_texts([text])
         [ids] = self.encode_targets([text])
