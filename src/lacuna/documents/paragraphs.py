@@ -14,13 +14,18 @@ from typing import NamedTuple
 
 from lacuna.corpora.placeholders import placeholder_spans
 from lacuna.documents.sentence_splitting import Piece, split_clauses, split_sentences
-from lacuna.memory import SegmentMatches
+from lacuna.glossaries import Glossary
+from lacuna.memory import Memory, SegmentMatches
 from lacuna.models import Model
 from lacuna.records import Languages, TranslatedTerm, Translation
 from lacuna.translator.restoring import check_translation
+from lacuna.translator.term_check import TermCheck
 
 TranslateGroups = Callable[[Iterable[Sequence[str]]], Iterator[list[Translation]]]
 """Translates groups of sentences, of any size, and yields the translations of each group in order."""
+
+CheckTranslation = Callable[[str, str], str]
+"""Says why a person should look at the translation of a source; or nothing."""
 
 _LETTER = re.compile(r"[^\W\d_]")
 _WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
@@ -173,6 +178,21 @@ def _moved(term: TranslatedTerm, place: int, written: int) -> TranslatedTerm:
     return replace(term, start=term.start + place, end=term.end + place, target_start=target_start)
 
 
+def unchecked(source: str, text: str) -> str:
+    """Find nothing wrong with a translation, without a glossary."""
+    return ""
+
+
+def checking(glossary: Glossary | None, languages: Languages | None, memories: Sequence[Memory]) -> CheckTranslation:
+    """Return what checks translations against a glossary, if there is one.
+
+    :param memories: Where the parts of compounds come from.
+    """
+    if glossary is None or languages is None:
+        return unchecked
+    return TermCheck(glossary, languages, memories).flag
+
+
 def fitting(model: Model) -> Callable[[str], bool]:
     """Return a function that tells whether a model can read a sentence without truncating it."""
     # No character is more than four bytes, and no tokenizer goes below bytes. Some take ligatures apart.
@@ -219,19 +239,23 @@ def _lines(text: str) -> list[Piece]:
     return [*(Piece(line, "\n") for line in lines), *([Piece(last, "")] if last else [])]
 
 
-def mark_matches(paragraph: Paragraph, matches: SegmentMatches) -> Paragraph:
-    """Mark sentences that are translated as in a memory: a person did, so they get no flag and no confidence.
+def mark_matches(paragraph: Paragraph, matches: SegmentMatches, check: CheckTranslation = unchecked) -> Paragraph:
+    """Mark sentences that are translated as in a memory: a person did, so they get no confidence and lose their flag.
 
-    The confidence is that of the model alone, which says nothing about them.
+    The confidence is that of the model alone, which says nothing about them. A person may have written them before the
+    glossary, so they are still checked against it.
+
+    :param check: Checks them against the glossary.
     """
-    return replace(paragraph, sentences=tuple(_marked(sentence, matches) for sentence in paragraph.sentences))
+    return replace(paragraph, sentences=tuple(_marked(sentence, matches, check) for sentence in paragraph.sentences))
 
 
-def _marked(sentence: Sentence, matches: SegmentMatches) -> Sentence:
+def _marked(sentence: Sentence, matches: SegmentMatches, check: CheckTranslation) -> Sentence:
     translation = sentence.translation
     if translation is None:
         return sentence
     match = matches.holding(sentence.source, translation.text)
     if match is None:
         return sentence
-    return sentence._replace(translation=replace(translation, flag="", confidence=None), match=match.memory)
+    flag = check(sentence.source, translation.text)
+    return sentence._replace(translation=replace(translation, flag=flag, confidence=None), match=match.memory)

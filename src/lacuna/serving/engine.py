@@ -15,7 +15,7 @@ from functools import lru_cache
 from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.decoding import BeamSettings
-from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
+from lacuna.documents.paragraphs import CheckTranslation, Splitter, checking, fitting, is_translatable
 from lacuna.documents.sentence_splitting import Piece, split_clauses
 from lacuna.errors import SettingError
 from lacuna.explanation import Explanation
@@ -222,8 +222,12 @@ class Engine:
             raise RequestError("the model does not say its languages, which terms need; start the server with them")
         return glossary or None  # one without terms would do nothing
 
-    def glossary_of(self, options: TranslationOptions) -> Glossary | None:
-        """Return the terms of a request and its glossary, in any thread."""
+    def checking(self, options: TranslationOptions) -> CheckTranslation:
+        """Return what checks translations of people against the terms of a request, in any thread."""
+        return checking(self._glossary_of(options), self.model.languages, options.memories)
+
+    def _glossary_of(self, options: TranslationOptions) -> Glossary | None:
+        """Return the terms of a request and its glossary as one."""
         return self._with_terms(options.terms, options.glossary) if options.terms else options.glossary
 
     def run(self, job: Job, texts: list[str]) -> list[Result | Exception]:
@@ -294,7 +298,7 @@ class Engine:
             exact_contexts=options.exact_contexts,
             guard_ends=options.exact_contexts,
             fallback=self.fallback,
-            glossary=self.glossary_of(options),
+            glossary=self._glossary_of(options),
         ).open()
 
     def _make_memory(self, pairs: tuple[SentencePair, ...]) -> Memory:

@@ -195,9 +195,12 @@ class Service:
         paragraphs = [splitter.join(text, pieces, done) for text, pieces in zip(texts, cut, strict=True)]
         if options.memories and (confidence or flag_of(paragraphs)):
             # Only now, because the sentences of large memories take a while to read.
-            matches = self.matches(options.memories)
-            return await asyncio.to_thread(lambda: [mark_matches(paragraph, matches) for paragraph in paragraphs])
+            return await asyncio.to_thread(self._marked, paragraphs, options)
         return paragraphs
+
+    def _marked(self, paragraphs: Sequence[Paragraph], options: TranslationOptions) -> list[Paragraph]:
+        matches, check = self.matches(options.memories), self.engine.checking(options)
+        return [mark_matches(paragraph, matches, check) for paragraph in paragraphs]
 
     async def alternatives(
         self, texts: Sequence[TranslatedText], options: TranslationOptions, most: int
