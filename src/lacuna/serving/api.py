@@ -29,6 +29,7 @@ from lacuna.version import __version__
 MAX_LABEL = 200  # characters of a tag or an id
 MAX_NOTE = 1000  # characters of the note of a term
 MAX_FORMS = 20  # translations of a term
+MAX_TERMS = 200  # in a request
 
 SentenceNumber = Annotated[int, Field(ge=0, lt=2**53)]  # what JavaScript can hold
 

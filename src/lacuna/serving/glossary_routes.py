@@ -14,12 +14,11 @@ from pydantic import BaseModel, Field
 from lacuna.glossaries import Glossary, Term
 from lacuna.glossaries.glossary_log import GlossaryCommit
 from lacuna.serving.access import Access
-from lacuna.serving.api import RequestBody, TermBody, closed_routes, editing_routes, errors
+from lacuna.serving.api import MAX_TERMS, RequestBody, TermBody, closed_routes, editing_routes, errors
 from lacuna.serving.glossary_editor import WRITTEN, GlossaryEdit
 from lacuna.serving.served_directions import Directions
 from lacuna.serving.service import Service
 from lacuna.serving.terms import check
-from lacuna.serving.translating_routes import MAX_TERMS
 
 MAX_PAGE = 1000  # terms or commits in an answer
 

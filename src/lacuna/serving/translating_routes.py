@@ -15,7 +15,7 @@ from lacuna.documents.language_detection import Detected, detect
 from lacuna.explanation import Explanation
 from lacuna.memory import Match
 from lacuna.serving.access import Access
-from lacuna.serving.api import PairBody, RequestBody, SentenceNumber, TermBody, closed_routes, errors
+from lacuna.serving.api import MAX_TERMS, PairBody, RequestBody, SentenceNumber, TermBody, closed_routes, errors
 from lacuna.serving.engine import TranslationOptions
 from lacuna.serving.served_directions import Directions, sample
 from lacuna.serving.service import Service
@@ -28,7 +28,6 @@ MAX_WITHOUT = 100
 MAX_PAIRS = 20
 MAX_MEMORIES = 64
 MAX_ALTERNATIVES = 5
-MAX_TERMS = 200
 
 
 class VanillaBody(RequestBody):
