@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeGuard
 
 from lacuna.errors import GlossaryError, NotFoundError
 from lacuna.glossaries import Glossary, Term
@@ -23,8 +25,10 @@ from lacuna.serving.edit_queue import EditQueue
 from lacuna.serving.editor import LOOK_SECONDS
 from lacuna.serving.engine import Engine
 from lacuna.serving.limits import RequestError
+from lacuna.translator.memory_words import MemoryWords
+from lacuna.translator.term_check import index_terms
 
-WRITTEN = ".tsv"  # the suffix of files that can be edited
+_WRITTEN = ".tsv"
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +59,9 @@ class GlossaryEditor:
         self._engine, self._queue = engine, queue
         self._next_look = 0.0
         self._states: dict[str, _FileState | None] = {}
+        for glossary in engine.glossaries.values():
+            if glossary:
+                queue.plan("prepare", f"glossary {glossary.name}", partial(self._prepare, glossary))
 
     def add(self, name: str, terms: Sequence[Term]) -> Future[GlossaryEdit]:
         """Add terms to a glossary; one with the source of a term that is there replaces it.
@@ -76,8 +83,10 @@ class GlossaryEditor:
         return self._submit(name, lambda file: undo_edit(file, commit))
 
     def commits(self, name: str) -> list[GlossaryCommit]:
-        """Return the commits of a glossary, oldest first."""
-        file = self._file_of(name)
+        """Return the commits of a glossary, oldest first; none of a file that cannot be edited."""
+        file = self._engine.glossaries[name].file
+        if not is_editable(file):
+            return []
         try:
             return read_edits(file)
         except GlossaryError as error:
@@ -91,7 +100,7 @@ class GlossaryEditor:
         self._next_look = now + LOOK_SECONDS
         for name, glossary in self._engine.glossaries.items():
             if glossary.file is not None and self._states.get(name, ()) != _state_of(glossary.file):
-                self._queue.plan("refresh", f"glossary {name}", lambda name=name: self._refresh(name))  # type: ignore[misc]
+                self._queue.plan("refresh", f"glossary {name}", partial(self._refresh, name))
 
     def _remove(self, name: str, file: Path, source: str, target: str | None) -> GlossaryCommit | None:
         term = _find(self._refresh(name), source)
@@ -129,9 +138,18 @@ class GlossaryEditor:
         if terms == before.terms:
             return before
         glossary = Glossary(terms, name, before.file)
-        hash(glossary)  # not in the thread that answers requests
+        self._prepare(glossary)
         self._engine.replace_glossary(glossary)
         return glossary
+
+    def _prepare(self, glossary: Glossary) -> None:
+        """Compute what takes a while in this thread, and not in the one that translates."""
+        languages, memory = self._engine.model.languages, self._engine.memories.get(glossary.name)
+        if languages is None:
+            return
+        index_terms(glossary, languages.source)
+        if memory is not None:
+            MemoryWords.of(memory, languages.source)
 
     def _read(self, name: str, file: Path) -> tuple[Term, ...]:
         read = read_glossary(file, languages=self._engine.model.languages)
@@ -147,9 +165,12 @@ class GlossaryEditor:
         def run() -> GlossaryEdit:
             try:
                 commit = edit(file)
-            except (GlossaryError, NotFoundError) as error:
-                kind = NotFoundError if isinstance(error, NotFoundError) else RequestError
-                raise kind(_without_folder(str(error), name, file)) from error
+            except NotFoundError as error:
+                raise NotFoundError(_without_folder(str(error), name, file)) from error
+            except GlossaryError as error:
+                if isinstance(error.__cause__, OSError):  # no fault of the client
+                    raise
+                raise RequestError(_without_folder(str(error), name, file)) from error
             return GlossaryEdit(name, commit, len(self._refresh(name)))
 
         return self._queue.submit(f"glossary {name}", run)
@@ -160,9 +181,14 @@ class GlossaryEditor:
         if name not in glossaries:
             raise NotFoundError(f"glossary: got {name!r}; available: {', '.join(glossaries) or 'none'}")
         file = glossaries[name].file
-        if file is None or file.suffix.lower() != WRITTEN:
-            raise RequestError(f"glossary {name}: only a {WRITTEN} file can be edited; start the server with one")
+        if not is_editable(file):
+            raise RequestError(f"glossary {name}: only a {_WRITTEN} file can be edited; start the server with one")
         return file
+
+
+def is_editable(file: Path | None) -> TypeGuard[Path]:
+    """Tell whether the file of a glossary can be edited."""
+    return file is not None and file.suffix.lower() == _WRITTEN
 
 
 def _find(glossary: Glossary, source: str) -> Term:

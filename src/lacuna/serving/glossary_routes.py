@@ -15,7 +15,7 @@ from lacuna.glossaries import Glossary, Term
 from lacuna.glossaries.glossary_log import GlossaryCommit
 from lacuna.serving.access import Access
 from lacuna.serving.api import MAX_TERMS, RequestBody, TermBody, closed_routes, editing_routes, errors
-from lacuna.serving.glossary_editor import WRITTEN, GlossaryEdit
+from lacuna.serving.glossary_editor import GlossaryEdit, is_editable
 from lacuna.serving.served_directions import Directions
 from lacuna.serving.service import Service
 from lacuna.serving.terms import check
@@ -199,7 +199,7 @@ def _described(service: Service, glossary: Glossary) -> GlossaryInfo:
         memory=glossary.name if glossary.name in service.engine.memories else None,
         source=languages and languages.source,
         target=languages and languages.target,
-        editable=glossary.file is not None and glossary.file.suffix.lower() == WRITTEN,
+        editable=is_editable(glossary.file),
     )
 
 
