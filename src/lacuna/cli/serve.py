@@ -74,7 +74,9 @@ def serve(
     ] = None,
     write_key_file: Annotated[
         Path | None,
-        typer.Option(help=f"File with the key for edits of memories, which are off without; or set {_WRITE_VARIABLE}."),
+        typer.Option(
+            help=f"File with the key for edits of memories and glossaries, off without; or set {_WRITE_VARIABLE}."
+        ),
     ] = None,
     writable: Annotated[
         bool, typer.Option("--writable", help="Take edits without a key, from this machine, on a server without keys.")

@@ -134,6 +134,15 @@ def test_explanations_have_terms(client: TestClient) -> None:
     assert plain["text"] == told["without_glossary"]
 
 
+def test_alternatives_keep_to_the_glossary(client: TestClient) -> None:
+    glossary = {"terms": [{"source": "Datei", "targets": ["file", "document"]}], "alternatives": 5}
+    free = translated(client, "Die Datei ist leer.", glossary="none", alternatives=5)["alternatives"]
+    kept = translated(client, "Die Datei ist leer.", **glossary)["alternatives"]
+    assert kept == [text for text in free if "file" in text or "document" in text]
+    assert 0 < len(kept) < len(free)
+    assert translated(client, "Die Datei ist leer.", alternatives=5)["alternatives"] == []
+
+
 def test_clients_of_libretranslate_get_the_default_glossary(client: TestClient) -> None:
     body = {"q": "Die Datei ist leer.", "source": "de", "target": "en"}
     assert "record" in client.post("/translate", json=body).json()["translatedText"]
