@@ -11,12 +11,13 @@ from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
+from lacuna.documents.sentence_splitting import Piece
 from lacuna.errors import SettingError
 from lacuna.glossaries import Glossary, Term
 from lacuna.index import build_index
 from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
-from lacuna.records import Origin, SentencePair
+from lacuna.records import Origin, SentencePair, TranslatedTerm, Translation
 from lacuna.serving import Engine, ServerLimits, create_app
 from lacuna.serving.limits import RequestError
 from lacuna.serving.served_directions import Directions
@@ -210,6 +211,20 @@ def test_terms_with_the_same_source_are_one() -> None:
     assert checked.terms == (Term("Datei", ("file", "record")), Term("Ordner", ("folder",)))
     assert checked.warnings == ()
     assert check([Term("{name}", ("{name}",))]).warnings != ()
+
+
+def test_a_sentence_in_clauses_has_the_terms_of_all(bundled: Model) -> None:
+    def clause(source: str, text: str, start: int, place: int) -> Translation:
+        term = TranslatedTerm("Datei", start, start + 5, ("record",), "record", place, True)
+        return Translation(source, text, -1.0, 4, terms=(term,), without_glossary=text.replace("record", "file"))
+
+    parts = [clause("Die Datei,", "The record,", 4, 4), clause("eine Datei.", "a record.", 5, 2)]
+    whole = "Die Datei, eine Datei."
+    pieces = [Piece("Die Datei,", " "), Piece("eine Datei.", "")]
+    joined = Engine(bundled)._joined(whole, pieces, iter(parts))
+    assert (joined.text, joined.without_glossary) == ("The record, a record.", "The file, a file.")
+    assert [whole[term.start : term.end] for term in joined.terms] == ["Datei", "Datei"]
+    assert [joined.text[term.target_start :][:6] for term in joined.terms] == ["record", "record"]
 
 
 def test_options_with_equal_terms_share_a_batch(bundled: Model, memory: Memory) -> None:
