@@ -105,7 +105,11 @@ def choose(
     chosen = []
     for pair in test:
         terms = _terms_of(finder, pair.source)
-        if terms and all(accepted.find(term, pair.target) for term in terms) and len(split_words(pair.source)) >= _LEAST_WORDS:
+        if (
+            terms
+            and all(accepted.find(term, pair.target) for term in terms)
+            and len(split_words(pair.source)) >= _LEAST_WORDS
+        ):
             chosen.append(pair)
     return glossary, chosen
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,6 +85,12 @@ class TermFinder:
                 lengths[key[0]].add(len(key))
         self._lengths = {first: tuple(sorted(found)) for first, found in lengths.items()}
         self.without_words = tuple(without_words)
+
+    def knowing(self, knows_word: Callable[[str], bool]) -> TermFinder:
+        """Return a finder of the same terms that has another function for known words. The index is shared."""
+        finder = copy(self)
+        finder._knows = knows_word
+        return finder
 
     def find(self, text: str) -> list[FoundTerm]:
         """Return the terms of a text, in order.

@@ -90,9 +90,7 @@ class Restorer:
             results[number] = result
         return [result for result in results if result is not None]
 
-    def choose(
-        self, source: str, hypotheses: Sequence[Hypothesis], accepts: Callable[[str], bool]
-    ) -> Restored | None:
+    def choose(self, source: str, hypotheses: Sequence[Hypothesis], accepts: Callable[[str], bool]) -> Restored | None:
         """Return the best hypothesis that has every placeholder and whose text is accepted; None if there is none.
 
         :param hypotheses: Those of the source, masked in the first style.

@@ -50,7 +50,8 @@ def _read_boundaries(model: Model) -> TokenBoundaries:
     bare = [text.removesuffix(_END).removesuffix(_CONTINUED) for text in spelled]
     continues = [_is_in_word(text[:1]) for text in bare]
     inside = [
-        _is_in_word(text[-1:]) and not (has_ends and own.endswith(_END)) for text, own in zip(bare, spelled, strict=True)
+        _is_in_word(text[-1:]) and not (has_ends and own.endswith(_END))
+        for text, own in zip(bare, spelled, strict=True)
     ]
     closing = [bool(text) and text[-1] in _SENTENCE_ENDS for text in bare]
     return TokenBoundaries(np.array(continues), np.array(inside), np.array(closing))

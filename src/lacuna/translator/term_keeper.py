@@ -16,16 +16,14 @@ from typing import NamedTuple
 
 from lacuna.corpora.placeholders import ALONE, LAST
 from lacuna.decoding import Constraints, Hypothesis, SentenceConstraints
-from lacuna.glossaries import AcceptedForms, FoundTerm, Glossary, Term, TermFinder
+from lacuna.glossaries import FoundTerm, Glossary, Term
 from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.records import Languages, TranslatedTerm
-from lacuna.translator.memory_words import MemoryWords
 from lacuna.translator.restoring import Restored, Restorer
+from lacuna.translator.term_check import TermCheck
 from lacuna.translator.term_forms import TermForms, boundaries_of, is_in_capitals
 
-MISSING = "term missing: {}"
-FORBIDDEN = "forbidden term: {}"
 # In nats, for a form of one token. Chosen on dev sentences: benchmarks/glossary.py.
 BONUSES = (5.0, 10.0)
 # In nats per token: a translation that lost more is compared with one of the prompted source. From 0.1 to 0.6, dev
@@ -80,19 +78,13 @@ class TermKeeper:
     def __init__(
         self, model: Model, languages: Languages, glossary: Glossary, memories: Sequence[Memory], *, strict: bool
     ) -> None:
-        self._model, self._strict, self._memories = model, strict, tuple(memories)
-        self._source_language = languages.source
-        self._finder = TermFinder(glossary, languages.source, self._knows)
-        self._accepted = AcceptedForms(languages.target)
+        self._model, self._strict = model, strict
+        self._check = TermCheck(glossary, languages, memories)
         self._forms = TermForms(model, (languages.source, languages.target), memories)
-
-    def _knows(self, word: str) -> bool:
-        """Tell whether a memory has seen a word."""
-        return any(word in MemoryWords.of(memory, self._source_language) for memory in self._memories)
 
     def read(self, source: str) -> Reading:
         """Find the terms of a source."""
-        found = tuple(self._finder.find(source))
+        found = tuple(self._check.find(source))
         if not found:
             return Reading(source, protected=source)
         free = (chr(code) for code in range(LAST, ALONE - 1, -1) if chr(code) not in source)
@@ -222,19 +214,11 @@ class TermKeeper:
         """Tell whether translations must contain the term, and no placeholder does that."""
         return bool(term.targets) if term.translate else not self._model.mask_placeholders
 
-    def _required(self, reading: Reading) -> dict[Term, None]:
-        """Return the terms of a source that its translation must have. Parts of compounds need not be there."""
-        terms = (found.term for found in reading.terms if not found.in_compound)
-        return dict.fromkeys(term for term in terms if term.targets or not term.translate)
-
     def _missing(self, reading: Reading, text: str) -> list[Term]:
-        text = reading.restore(text)
-        return [term for term in self._required(reading) if self._accepted.find(term, text) is None]
+        return self._check.missing(reading.terms, reading.restore(text))
 
     def _forbidden(self, reading: Reading, text: str) -> list[str]:
-        text = reading.restore(text)
-        spans = (self._accepted.find_forbidden(term, text) for term in {found.term: None for found in reading.terms})
-        return [text[slice(*span)] for span in spans if span is not None]
+        return self._check.forbidden(reading.terms, reading.restore(text))
 
     def _faults(self, reading: Reading, text: str) -> int:
         return len(self._missing(reading, text)) + len(self._forbidden(reading, text))
@@ -250,15 +234,12 @@ class TermKeeper:
         if not reading.terms:
             return KeptTerms(before)
         result = before if after is None else after
-        missing, forbidden = self._missing(reading, result.text), self._forbidden(reading, result.text)
         lacked = {*self._missing(reading, before.text)}
         without = reading.restore(before.text)
         text = reading.restore(result.text)
         finished = Restored(text, result.hypothesis, result.flag)
-        for term in missing:
-            finished = finished.flagged(MISSING.format(_wanted(term)))
-        for form in forbidden:
-            finished = finished.flagged(FORBIDDEN.format(form))
+        for reason in self._check.reasons(reading.terms, text):
+            finished = finished.flagged(reason)
         terms = self._translated(reading, text, lacked)
         return KeptTerms(finished, terms, without if without != text else "")
 
@@ -275,9 +256,9 @@ class TermKeeper:
         return tuple(terms)
 
     def _translated_term(self, found: FoundTerm, text: str, start: int, lacked: bool) -> TranslatedTerm:
-        span = self._accepted.find(found.term, text[start:])
+        span = self._check.place(found.term, text[start:])
         if span is None:  # one form for two occurrences
-            start, span = 0, self._accepted.find(found.term, text)
+            start, span = 0, self._check.place(found.term, text)
         target = "" if span is None else text[start + span[0] : start + span[1]]
         place = -1 if span is None else start + span[0]
         return TranslatedTerm(
@@ -288,7 +269,3 @@ class TermKeeper:
 def _capitalized_as(source: str, target: str) -> str:
     """Return a translation in capitals if the source is."""
     return target.upper() if is_in_capitals(source) else target
-
-
-def _wanted(term: Term) -> str:
-    return f"{term.source} ({', '.join(term.targets)})" if term.targets else term.source
