@@ -33,7 +33,8 @@ from lacuna.models import Model, load_model
 from lacuna.records import Languages, SentencePair, Translation
 from lacuna.translator import System, term_keeper
 
-# Words of a sentence at least, and of a term at most; letters of its only word, and the share of sentences above which a word is no term.
+# Fewest words of a sentence; most words of a term, fewest letters of one that is a single word, and the share of
+# sentences above which a word is no term.
 _LEAST_WORDS, _MOST_WORDS, _LEAST_LETTERS, _COMMON = 3, 3, 4, 0.01
 # A source with several translations is a term if this share of them is the same.
 _CONSISTENT = 0.5

@@ -80,7 +80,9 @@ Temperature = Annotated[
 ]
 GlossaryFile = Annotated[
     Path | None,
-    typer.Option("--glossary", metavar="FILE", help="Terms and their translations: TSV, CSV or TBX; see lacuna glossary."),
+    typer.Option(
+        "--glossary", metavar="FILE", help="Terms and their translations: TSV, CSV or TBX; see lacuna glossary."
+    ),
 ]
 StrictTerms = Annotated[
     bool,

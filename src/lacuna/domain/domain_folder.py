@@ -1,8 +1,8 @@
 """A domain: a folder with everything that an adapted translator needs, opened.
 
 ``system.json`` says what decides its translations. ``memory`` is a store with its index, ``combiner`` may have a gate,
-and there may be a ``calibration``. Entries may be added to the memory later. A ``glossary.tsv``, if there is one, may be
-edited or replaced at any time, so ``system.json`` does not name it. Knows nothing of adaptation.
+and there may be a ``calibration``. Entries may be added to the memory later. A ``glossary.tsv`` may be added, edited or
+removed at any time, so ``system.json`` does not name it. Knows nothing of adaptation.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lacuna.corpora.placeholders import ALONE, LAST
-from lacuna.decoding import Constraints, Hypothesis, SentenceConstraints
+from lacuna.decoding import Constraints, Form, Hypothesis, SentenceConstraints
 from lacuna.glossaries import FoundTerm, Glossary, Term
 from lacuna.memory import Memory
 from lacuna.models import Model
@@ -25,7 +25,7 @@ from lacuna.translator.term_check import TermCheck
 from lacuna.translator.term_forms import TermForms, boundaries_of, is_in_capitals
 
 # In nats, for a form of one token. Chosen on dev sentences: benchmarks/glossary.py.
-BONUSES = (5.0, 10.0)
+BONUSES = (3.0, 8.0)
 # In nats per token: a translation that lost more is compared with one of the prompted source. From 0.1 to 0.6, dev
 # translations have the same quality; a larger value costs fewer searches.
 _DOUBTFUL = 0.5
@@ -35,7 +35,7 @@ ConstrainedSearch = Callable[[Sequence[str], Constraints], list[list[Hypothesis]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadSource:
     """A source with the terms that occur in it.
 
     :param protected: The source with a placeholder for each term that is not to be translated.
@@ -82,11 +82,11 @@ class TermKeeper:
         self._check = TermCheck(glossary, languages, memories)
         self._forms = TermForms(model, (languages.source, languages.target), memories)
 
-    def read(self, source: str) -> Reading:
+    def read(self, source: str) -> ReadSource:
         """Find the terms of a source."""
         found = tuple(self._check.find(source))
         if not found:
-            return Reading(source, protected=source)
+            return ReadSource(source, protected=source)
         free = (chr(code) for code in range(LAST, ALONE - 1, -1) if chr(code) not in source)
         protected, prompted, originals, last = [], [], [], 0
         for term in found:
@@ -101,11 +101,11 @@ class TermKeeper:
             prompted += [source[last : term.start], prompt]
             last = term.end
         rest = source[last:]
-        return Reading(source, found, "".join([*protected, rest]), tuple(originals), "".join([*prompted, rest]))
+        return ReadSource(source, found, "".join([*protected, rest]), tuple(originals), "".join([*prompted, rest]))
 
     def keep(
         self,
-        readings: Sequence[Reading],
+        readings: Sequence[ReadSource],
         found: Sequence[Sequence[Hypothesis]],
         restored: Sequence[Restored],
         restorer: Restorer,
@@ -147,14 +147,14 @@ class TermKeeper:
             for number, (reading, result) in enumerate(zip(readings, restored, strict=True))
         ]
 
-    def _is_doubtful(self, reading: Reading, result: Restored, without: Restored) -> bool:
+    def _is_doubtful(self, reading: ReadSource, result: Restored, without: Restored) -> bool:
         """Tell whether a translation lacks a term, or is much less probable than the one without the glossary."""
         lost = without.hypothesis.score - result.hypothesis.score
         return reading.prompted != reading.protected and (lost > _DOUBTFUL or not self._accepts(reading, result.text))
 
     def _better(
         self,
-        reading: Reading,
+        reading: ReadSource,
         best: Restored,
         without: Restored,
         hypotheses: Sequence[Hypothesis],
@@ -170,7 +170,7 @@ class TermKeeper:
             return result or best
         return self._most_probable(reading, [best, result])
 
-    def _most_probable(self, reading: Reading, results: Sequence[Restored]) -> Restored:
+    def _most_probable(self, reading: ReadSource, results: Sequence[Restored]) -> Restored:
         """Return the result that the model alone thinks the most probable translation of the source."""
         if len({result.text for result in results}) == 1:
             return results[0]
@@ -183,7 +183,7 @@ class TermKeeper:
             start += len(target)
         return results[max(range(len(scores)), key=scores.__getitem__)]
 
-    def _constraints(self, readings: Sequence[Reading], bonus: float | None) -> Constraints:
+    def _constraints(self, readings: Sequence[ReadSource], bonus: float | None) -> Constraints:
         """Return what the translations must have.
 
         :param bonus: For each form; ``None`` if every translation must have one of each term.
@@ -195,8 +195,9 @@ class TermKeeper:
             strict=bonus is None,
         )
 
-    def _constraints_of(self, reading: Reading) -> SentenceConstraints:
-        required, wanted = [], []
+    def _constraints_of(self, reading: ReadSource) -> SentenceConstraints:
+        required: list[tuple[Form, ...]] = []
+        wanted: list[tuple[Form, ...]] = []
         seen: set[Term] = set()
         for found in reading.terms:
             term = found.term
@@ -214,19 +215,19 @@ class TermKeeper:
         """Tell whether translations must contain the term, and no placeholder does that."""
         return bool(term.targets) if term.translate else not self._model.mask_placeholders
 
-    def _missing(self, reading: Reading, text: str) -> list[Term]:
+    def _missing(self, reading: ReadSource, text: str) -> list[Term]:
         return self._check.missing(reading.terms, reading.restore(text))
 
-    def _forbidden(self, reading: Reading, text: str) -> list[str]:
+    def _forbidden(self, reading: ReadSource, text: str) -> list[str]:
         return self._check.forbidden(reading.terms, reading.restore(text))
 
-    def _faults(self, reading: Reading, text: str) -> int:
+    def _faults(self, reading: ReadSource, text: str) -> int:
         return len(self._missing(reading, text)) + len(self._forbidden(reading, text))
 
-    def _accepts(self, reading: Reading, text: str) -> bool:
+    def _accepts(self, reading: ReadSource, text: str) -> bool:
         return not self._faults(reading, text)
 
-    def _kept(self, reading: Reading, before: Restored, after: Restored | None) -> KeptTerms:
+    def _kept(self, reading: ReadSource, before: Restored, after: Restored | None) -> KeptTerms:
         """Return the finished translation.
 
         :param after: Another translation, if there was something wrong with the first.
@@ -243,7 +244,7 @@ class TermKeeper:
         terms = self._translated(reading, text, lacked)
         return KeptTerms(finished, terms, without if without != text else "")
 
-    def _translated(self, reading: Reading, text: str, lacked: set[Term]) -> tuple[TranslatedTerm, ...]:
+    def _translated(self, reading: ReadSource, text: str, lacked: set[Term]) -> tuple[TranslatedTerm, ...]:
         """Find each term of a source in its translation; the second occurrence of a term in what follows the first."""
         terms = []
         ends: Counter[Term] = Counter()

@@ -1,8 +1,8 @@
 """Translate sentences with a system: its model, memories and all that decides a translation.
 
 Each step has its own module: sentences are gathered (``streaming``), decoded (``hypotheses``), chosen and completed
-(``restoring``, ``term_keeper``), checked (``length_check``) and, on request, explained (``evidence``, ``confidence``). Knows nothing of
-documents.
+(``restoring``, ``term_keeper``), checked (``length_check``) and, on request, explained (``evidence``, ``confidence``).
+Knows nothing of documents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.length_check import LengthCheck
 from lacuna.translator.restoring import Restored, Restorer
 from lacuna.translator.streaming import gather_windows, merge_groups, windows_of
-from lacuna.translator.term_keeper import KeptTerms, Reading, TermKeeper
+from lacuna.translator.term_keeper import KeptTerms, ReadSource, TermKeeper
 from lacuna.workers import Pool
 
 if TYPE_CHECKING:
@@ -232,12 +232,12 @@ class Translator:
                     done += len(hypotheses)
         yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
 
-    def _read(self, text: str) -> Reading:
-        return Reading(text, protected=text) if self._terms is None else self._terms.read(text)
+    def _read(self, text: str) -> ReadSource:
+        return ReadSource(text, protected=text) if self._terms is None else self._terms.read(text)
 
     def _finish(
         self,
-        readings: Sequence[Reading],
+        readings: Sequence[ReadSource],
         sources: Sources,
         hypotheses: Sequence[list[Hypothesis]],
         alone: bool,
@@ -277,7 +277,7 @@ class Translator:
 
     def _keep(
         self,
-        readings: Sequence[Reading],
+        readings: Sequence[ReadSource],
         hypotheses: Sequence[list[Hypothesis]],
         restored: Sequence[Restored],
         restorer: Restorer,

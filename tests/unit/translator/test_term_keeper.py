@@ -14,7 +14,7 @@ from lacuna.decoding import Constraints, Hypothesis
 from lacuna.glossaries import Glossary, Term
 from lacuna.records import Languages, TranslatedTerm
 from lacuna.translator.restoring import Restorer
-from lacuna.translator.term_keeper import BONUSES, KeptTerms, Reading, TermKeeper
+from lacuna.translator.term_keeper import BONUSES, KeptTerms, ReadSource, TermKeeper
 
 Search = Callable[[Sequence[str], Constraints], list[list[Hypothesis]]]
 DATEI = Term("Datei", ("record",))
@@ -51,7 +51,7 @@ class Letters:
         log_p = [-1.0 if self.decode(target) in self.probable else -2.0 for target in targets for _ in target]
         return SimpleNamespace(log_p_gold=torch.tensor(log_p))
 
-    def prepared(self, name: str, prepare: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
+    def prepared(self, name: str, prepare: Callable[[], Any]) -> Any:
         return prepare()
 
 
@@ -86,7 +86,7 @@ def keeper(*terms: Term, strict: bool = False, model: Letters | None = None) -> 
     return TermKeeper(model or Letters(), Languages("de", "en"), Glossary(terms), (), strict=strict)  # type: ignore[arg-type]
 
 
-def keep(kept_by: TermKeeper, source: str, found: Sequence[str], search: Search) -> tuple[Reading, KeptTerms]:
+def keep(kept_by: TermKeeper, source: str, found: Sequence[str], search: Search) -> tuple[ReadSource, KeptTerms]:
     reading = kept_by.read(source)
     restorer = Restorer(Letters(), lambda texts: pytest.fail("placeholders were lost"))  # type: ignore[arg-type]
     candidates = [hypotheses(*found)]
