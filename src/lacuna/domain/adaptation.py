@@ -259,8 +259,8 @@ def _check_same(folder: Path, inputs: str) -> None:
     """Refuse a finished domain that was made from something else: what was added to its memory would be lost."""
     if read_domain_manifest(folder).inputs != inputs:
         raise DomainError(
-            f"{folder}: already a domain, made from another corpus, dev, test, model, languages, budget, loss, glossary "
-            "or seed; name a new folder, or remove this one"
+            f"{folder}: already a domain, made from another corpus, dev, test, model, languages, budget, loss, "
+            "glossary or seed; name a new folder, or remove this one"
         )
 
 

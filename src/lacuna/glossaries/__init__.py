@@ -1,6 +1,6 @@
 """Glossaries: files of terms, terms in texts, and which forms of a translation are accepted.
 
-Knows nothing of translation models.
+Knows nothing of models.
 """
 
 from lacuna.glossaries.accepted_forms import AcceptedForms, surface_forms

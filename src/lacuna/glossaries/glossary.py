@@ -1,6 +1,6 @@
 """A glossary: terms, and how each must be translated.
 
-Knows nothing of files, languages and models.
+Knows nothing of models.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The thread of a server that writes: edits of memories and glossaries, one after the other, and upkeep after them.
 
-Translations never wait for it. Knows nothing of HTTP, and not what the edits are.
+Translations never wait for it. It runs any edits. Knows nothing of HTTP.
 """
 
 from __future__ import annotations

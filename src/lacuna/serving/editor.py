@@ -1,7 +1,7 @@
 """Edits of the memories of a server, which replace them by their new states.
 
 Translations use the state of a memory that they began with. Edits by other processes are noticed as well. Knows nothing
-of HTTP and threads.
+of HTTP and queues.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Edits of the glossaries of a server, which replace them by their new states.
 
 Translations use the glossary that they began with. A file that was edited by hand is read again; one that has become
-wrong is not used, and the terms stay as they were. Knows nothing of HTTP and threads.
+wrong is not used, and the terms stay as they were. Knows nothing of HTTP and queues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A translated text of a request: one paragraph, or an HTML page with many. Knows nothing of models and queues."""
+"""A translated text of a request: one paragraph, or an HTML page with many. Knows nothing of HTTP and queues."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Translator:
     def _keeper(self, glossary: Glossary) -> TermKeeper:
         languages = self.model.languages
         if languages is None:
-            raise SettingError("glossary: the model does not say its languages, which terms need; give --languages")
+            raise SettingError("glossary: the model does not say its languages, which terms need; give the languages")
         return TermKeeper(self.model, languages, glossary, self.memories, strict=self.system.strict_terms)
 
     def reopening(self) -> tuple[Callable[..., Translator], tuple[object, ...]]:

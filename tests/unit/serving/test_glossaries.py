@@ -19,9 +19,9 @@ from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
 from lacuna.records import Origin, SentencePair, TranslatedTerm, Translation
 from lacuna.serving import Engine, ServerLimits, create_app
+from lacuna.serving.client_terms import check
 from lacuna.serving.limits import RequestError
 from lacuna.serving.served_directions import Directions
-from lacuna.serving.terms import check
 from unit.serving.test_documents import finished, send
 
 # What the bundled model would not say by itself.
