@@ -8,7 +8,7 @@ const PAGE = 100; // terms
 const PAUSE = 200; // milliseconds without a key press until the search begins
 
 let writing = "off", suggested = null, changed = null;
-let shown = null, offset = 0, latest = 0, pause = 0, tag = "";
+let chosen = null, shown = null, offset = 0, latest = 0, pause = 0, tag = "";
 
 // suggest() names the glossary of the translation; onChange(name) says whether a shown translation is outdated now.
 export function prepareTerms(info, suggest, onChange) {
@@ -21,9 +21,14 @@ export function prepareTerms(info, suggest, onChange) {
   byId("term-next").addEventListener("click", () => turnTo(offset + PAGE));
 }
 
-// Shows a glossary: the named one, else that of the translation, else the first.
+// Shows a glossary: the one that was chosen here, else that of the translation, else the first.
 export function showTerms(name) {
-  const all = glossaries(), wanted = name || suggested() || all[0]?.name;
+  chosen = name || chosen;
+  show(chosen || suggested() || glossaries()[0]?.name);
+}
+
+function show(wanted) {
+  const all = glossaries();
   byId("no-glossary").hidden = Boolean(wanted);
   byId("which-glossary").parentElement.hidden = all.length < 2;
   byId("which-glossary").replaceChildren(...all.map((one) => make("option", { value: one.name, selected: one.name === wanted }, `${one.name} (${countOf(one)})`)));
@@ -120,13 +125,13 @@ async function add(name, term) {
   byId("term").reset();
   byId("term-text").focus();
   tag = "";
-  const done = commit === null ? `${term.source} is in ${name} already.` : `${changes[0].before ? "Changed" : "Added"} ${term.source} in ${name}.`;
+  const done = commit === null ? `${term.source} is there already.` : `${changes[0].before ? "Changed" : "Added"} ${term.source} in the glossary ${name}.`;
   return { name, commit, said: [done, ...warnings.map((warning) => `⚠ ${withoutPlace(warning)}.`)].join(" ") };
 }
 
 async function remove(name, source) {
   const { commit } = await write("DELETE", name, `terms?${new URLSearchParams({ source })}`);
-  return { name, commit, said: `Removed ${source} from ${name}.`, focus: true };
+  return { name, commit, said: `Removed ${source} from the glossary ${name}.`, focus: true };
 }
 
 async function undo(name, commit) {
@@ -140,11 +145,11 @@ async function attempt(edit) {
   try {
     const { name, commit, said, edited = commit !== null, focus } = await edit();
     const button = commit === null ? null : make("button", { type: "button", onclick: () => attempt(() => undo(name, commit)) }, "Undo");
-    const outdated = edited && changed(name) ? make("span", { class: "hint" }, " The translation is outdated: Ctrl + Enter translates again.") : null;
-    say(make("p", {}, said, ...(outdated ? [outdated] : [])), ...(button ? [button] : []));
+    const outdated = edited && changed(name) ? [" The translation is outdated. ", make("span", { class: "for-keys" }, "Ctrl + Enter translates again.")] : [];
+    say(make("p", {}, said, ...outdated), ...(button ? [button] : []));
     if (focus) button?.focus();
     await loadGlossaries();
-    showTerms(shown);
+    show(name);
   } catch (error) {
     byId("term-trouble").textContent = withoutPlace(error.message);
     byId("term-trouble").hidden = false;

@@ -89,8 +89,6 @@ async function translate(request, place = null) {
     const [translation] = answer.translations, sentences = written(translation.sentences);
     shown = { request, answer, translation, sentences, terms: termsOf(text, translation), place: null, explained: new Map(),
       fields: { memories: answer.memories, source: answer.source, target: answer.target } };
-    byId("outdated").hidden = true;
-    showTermSource(text, shown.terms, answer.source);
     if (sentences.length > 1) showText();
     const wanted = sentences.length > 1 ? place : 0;
     if (wanted !== null && wanted < sentences.length) await choose(wanted);
@@ -136,7 +134,9 @@ function showText(isNew = true) {
 function showResult() {
   const { target, detected: found } = shown.answer;
   byId("examples").hidden = true;
+  byId("outdated").hidden = true;
   byId("result").hidden = false;
+  showTermSource(shown.request.text, shown.terms, shown.answer.source);
   for (const id of ["whole", "whole-without-text", "base", "adapted", "without-text", "corrected"]) byId(id).lang = target || "";
   byId("detected").hidden = !found;
   byId("detected").textContent = !found ? "" : found.confidence ? `Detected language: ${languageName(found.language)}, ${percent(found.confidence)}.`
