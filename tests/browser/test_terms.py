@@ -472,19 +472,19 @@ def test_terms_fit_on_a_phone(editable: Any, theme: str) -> None:
         return int(editable.evaluate("document.documentElement.scrollWidth"))
 
     editable.emulate_media(color_scheme=theme)
-    editable.set_viewport_size({"width": 390, "height": 844})
+    editable.set_viewport_size({"width": 360, "height": 780})
     translate(editable, TEXTS, ".sentence")
     editable.click(".sentence >> nth=-1")
     editable.wait_for_selector("#adapted .term")
-    assert width() <= 390
+    assert width() <= 360
     open_terms(editable)
     editable.click("#term-options summary")
     add(editable, "Donau" + "dampf" * 20, "steam" * 30)
     said(editable, "Added")
     editable.get_by_text("4 terms", exact=True).wait_for()
-    assert width() <= 390
+    assert width() <= 360
     lowest = editable.evaluate("document.querySelector('#term-said').getBoundingClientRect().bottom")
-    assert lowest <= 844  # what was done is in sight, wherever the page is scrolled to
+    assert lowest <= 780  # what was done is in sight, wherever the page is scrolled to
 
 
 def test_the_colors_of_terms_have_enough_contrast(closed: Any) -> None:
