@@ -74,7 +74,9 @@ def serve(
     ] = None,
     write_key_file: Annotated[
         Path | None,
-        typer.Option(help=f"File with the key for edits of memories, which are off without; or set {_WRITE_VARIABLE}."),
+        typer.Option(
+            help=f"File with the key for edits of memories and glossaries, off without; or set {_WRITE_VARIABLE}."
+        ),
     ] = None,
     writable: Annotated[
         bool, typer.Option("--writable", help="Take edits without a key, from this machine, on a server without keys.")
@@ -246,7 +248,7 @@ def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Op
     if not equals or ":" in name:  # an address may have settings, as in milvus://HOST/COLLECTION?deadline=2
         name, folder = Path(given.partition("?")[0]).name, given
     if not name or not folder:
-        raise SettingError(f"{option}: got {given!r}; write NAME=FOLDER")
+        raise SettingError(f"{option}: got {given!r}; write {'NAME=FILE' if option == '--glossary' else 'NAME=FOLDER'}")
     return open_it(folder, name)
 
 

@@ -5,7 +5,8 @@
 A combiner gives each neighbor a *mass*: the masses of the neighbors with a value add up to ``knn_weight * p_kNN`` of
 that value, and those of all neighbors to ``knn_weight``. There are four forms, by what is asked for: the most probable
 tokens (:func:`mix_tokens`), given tokens (:func:`mix_given`), the log-probabilities of retrieved tokens
-(:func:`retrieved_gains`), and the probability of one token (:func:`interpolate`, :func:`gold_probability`). Knows nothing of particular combiners and indexes.
+(:func:`retrieved_gains`), and the probability of one token (:func:`interpolate`, :func:`gold_probability`). Knows
+nothing of particular combiners and indexes.
 """
 
 from __future__ import annotations
@@ -130,14 +131,16 @@ def mix_given(
     says = values[:, None, :] == tokens[:, :, None]  # (queries, tokens, k)
     with np.errstate(divide="ignore"):
         gain = np.log((says * mass[:, None, :]).sum(2, dtype=np.float32))
-    return np.logaddexp(log_p_model + _log_model_share(mass), gain)
+    log_p: NDArray[np.float32] = np.logaddexp(log_p_model + _log_model_share(mass), gain)
+    return log_p
 
 
 def _log_model_share(mass: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the log of the share of the model: (queries, 1)."""
     # Rounding may push the sum slightly above 1, where log1p gives NaN.
     with np.errstate(divide="ignore"):
-        return np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
+        share: NDArray[np.float32] = np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
+    return share
 
 
 def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

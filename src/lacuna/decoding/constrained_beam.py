@@ -27,6 +27,10 @@ _NONE = np.float32(-np.inf)
 # Tokens to ask for in addition where whole classes of tokens are not allowed.
 _SPARE = 16
 
+# How much longer than the first complete hypotheses strict search waits for others, relative to their length.
+_PATIENCE = 1.5
+_NEVER = np.iinfo(np.int32).max
+
 
 class ConstrainedBeamRules(BeamRules):
     """Beam search in which forms add to the total of a hypothesis, and banned forms do not occur."""
@@ -141,6 +145,7 @@ class StrictBeamRules(ConstrainedBeamRules):
     def __init__(self, sentences: int, eos_id: int, settings: BeamSettings, constraints: Constraints) -> None:
         super().__init__(sentences, eos_id, settings, constraints)
         self._incomplete = FinishedHypotheses(sentences, 1)
+        self._full_since = np.full(sentences, _NEVER)  # the length at which `beam` hypotheses were finished
 
     @property
     def width(self) -> int:
@@ -153,7 +158,8 @@ class StrictBeamRules(ConstrainedBeamRules):
         sums, met, complete = self._judged(live, following)
         order = np.argsort(-sums, axis=1, kind="stable")
         check_sums(sums, np.take_along_axis(sums, order[:, :1], 1)[:, 0], live.lengths)
-        totals, met, complete = (np.take_along_axis(part, order, 1) for part in (sums, met, complete))
+        totals, met = np.take_along_axis(sums, order, 1), np.take_along_axis(met, order, 1)
+        complete = np.take_along_axis(complete, order, 1)
         candidates = self._extensions(live, following, order)
         lengths = live.lengths + 1
         ends = candidates.tokens == self._eos_id
@@ -161,7 +167,8 @@ class StrictBeamRules(ConstrainedBeamRules):
         divisors = self._divisors(lengths)
         self._finish(live, totals / divisors[:, None], candidates, ends, np.where(ends, complete, met == ALL_MET))
         best, unfinished = self._allocate(live, np.where(ends, _NONE, totals), met)
-        going_on = np.flatnonzero(self._continues(live.sentences, unfinished[:, 0], divisors))
+        hopeful = self._hopeful(live.sentences, lengths, unfinished, np.take_along_axis(met, best, 1) == ALL_MET)
+        going_on = np.flatnonzero(self._continues(live.sentences, hopeful, divisors))
         kept, extensions = self._extend(live, candidates, going_on, best[going_on], unfinished[going_on])
         self._remember(before[extensions.rows], extensions, kept)
         return kept, extensions
@@ -196,11 +203,25 @@ class StrictBeamRules(ConstrainedBeamRules):
             chosen = np.argsort(~(ends & counts & (rank <= beam)), axis=1, kind="stable")[:, :beam]
             taken = np.take_along_axis(ends & counts & (rank <= beam), chosen, 1)
             final = np.where(taken, np.take_along_axis(scores, chosen, 1), _NONE).astype(np.float32)
-            last = Extensions(
-                *(np.take_along_axis(part, chosen, 1) for part in (candidates.rows, candidates.tokens)),
-                np.take_along_axis(candidates.log_probs, chosen, 1),
-            )
-            finished.merge(live.sentences, final, np.take_along_axis(nodes, chosen, 1), last)
+            finished.merge(live.sentences, final, np.take_along_axis(nodes, chosen, 1), candidates.choose(chosen))
+
+    def _hopeful(
+        self,
+        sentences: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        totals: NDArray[np.float32],
+        complete: NDArray[np.bool_],
+    ) -> NDArray[np.float32]:
+        """Return the total of the best row of each sentence that could become a better result.
+
+        Incomplete rows are the more probable ones as long as they leave terms out, and would keep the search going to
+        the maximum length. So they are waited for half as long again as it took to finish ``beam`` complete ones.
+        """
+        full = np.isfinite(self._finished.scores[sentences, -1])
+        self._full_since[sentences] = np.where(full, np.minimum(self._full_since[sentences], lengths), _NEVER)
+        waited_for = lengths <= _PATIENCE * self._full_since[sentences]
+        best: NDArray[np.float32] = np.where(complete | waited_for[:, None], totals, _NONE).max(axis=1)
+        return best
 
     def _allocate(
         self, live: LiveHypotheses, totals: NDArray[np.float32], met: NDArray[np.float32]

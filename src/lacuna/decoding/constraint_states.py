@@ -1,11 +1,11 @@
-"""What must be remembered of an unfinished hypothesis to tell which forms it contains: an automaton over its tokens.
+"""What must be remembered of an unfinished hypothesis to tell which forms it contains: automata over its tokens.
 
 A hypothesis is read from left to right. Where no word is open, or the next token does not continue it, the longest form
 that is complete there and ends with its word counts, if a term without a form is left for it; reading goes on behind
 it. So forms do not overlap, and *Datei* in *Datei öffnen* counts only if no term takes *Datei öffnen*. A form that may
 still become longer is *pending*: its last tokens are read again when it is clear that it does not.
 
-Knows nothing of probabilities and beams.
+Knows nothing of text, models and neighbors.
 """
 
 from __future__ import annotations
@@ -32,44 +32,39 @@ class TokenClasses:
     def __init__(self, boundaries: TokenBoundaries, one_sentence: bool) -> None:
         closing = boundaries.closing & one_sentence
         self.size = len(boundaries.continues)
-        self._class_of = boundaries.continues + np.int64(2) * boundaries.inside + np.int64(4) * closing
         # Bytes are read one by one ten times as fast as arrays.
+        bits = boundaries.continues + 2 * boundaries.inside + 4 * closing
+        self._bits: bytes = bits.astype(np.uint8).tobytes()
         self.continues = boundaries.continues.tobytes() + bytes(number & 1 for number in range(8))
         self.inside = boundaries.inside.tobytes() + bytes(number >> 1 & 1 for number in range(8))
         self.closing = closing.tobytes() + bytes(number >> 2 for number in range(8))
 
     def class_of(self, token: int) -> int:
-        """Return the token that stands for all tokens with the same properties."""
-        return self.size + int(self._class_of[token])
+        """Return the number that stands for all tokens with the same properties."""
+        return self.size + self._bits[token]
 
 
-class Position(NamedTuple):
-    """What is remembered of a hypothesis.
+class Reading(NamedTuple):
+    """What is remembered of a hypothesis for the terms.
 
-    :param counted: Numbers of the forms that count so far, sorted.
-    :param closed: A sentence has ended, so no form may begin.
+    :param counted: Kinds of the forms that count so far, sorted. Forms are of one kind if they are of the same terms.
+    :param closed: No form may begin: a sentence has ended, or every term has its form.
     :param before: A word is open before the pending tokens.
     :param pending: The last tokens, if they are the beginning of a form or a form whose word may go on.
-    :param beginnings: Beginnings of banned forms with which the hypothesis ends.
-    :param inside: A word is open after the last token; only kept for banned forms.
-    :param due: The hypothesis ends with a banned form, unless the next token continues its word.
     """
 
     counted: tuple[int, ...] = ()
     closed: bool = False
     before: bool = False
     pending: Form = ()
-    beginnings: frozenset[Form] = frozenset()
-    inside: bool = False
-    due: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
     """The forms that can still count.
 
-    :param forms: Their numbers.
-    :param parts: For each beginning of such a form the part of its bonus, for a bonus of 1.
+    :param forms: Their kinds.
+    :param parts: For each beginning of such a form the part of its bonus.
     :param following: The tokens that may follow each beginning.
     :param met: The tokens of required terms that are there.
     :param helpful: Beginnings of forms that cover one more required term.
@@ -84,118 +79,86 @@ class _Open:
     complete: bool
 
 
-class SentenceStates:
-    """The automaton of one sentence."""
+class TermAutomaton:
+    """Reads the required and wanted terms of one sentence. A bonus is given as for a form of one token with bonus 1."""
 
     def __init__(self, constraints: SentenceConstraints, classes: TokenClasses) -> None:
         self._classes = classes
         terms = [set(forms) for forms in (*constraints.required, *constraints.wanted)]
-        self._forms = sorted(set[Form]().union(*terms))
-        # The terms that each form can count for.
-        self._terms = [tuple(number for number, term in enumerate(terms) if form in term) for form in self._forms]
-        required = len(constraints.required)
-        self._required = [tuple(term for term in owners if term < required) for owners in self._terms]
-        self._all_required = required
-        self._weights = [math.sqrt(len(form)) for form in self._forms]
+        owners = {form: tuple(n for n, term in enumerate(terms) if form in term) for form in set[Form]().union(*terms)}
+        self._terms = sorted(set(owners.values()))  # of each kind of forms
+        self._required = [tuple(term for term in kind if term < len(constraints.required)) for kind in self._terms]
+        self._kinds = {form: self._terms.index(kind) for form, kind in sorted(owners.items())}
+        self._lengths = [max(len(form) for form in self._kinds if owners[form] == kind) for kind in self._terms]
+        self._all_required = len(constraints.required)
         self._open: dict[tuple[int, ...], _Open] = {}
-        self._banned = frozenset(constraints.banned)
-        self._banned_following = _following(self._banned)
-        self.watched = frozenset(token for form in constraints.forms for token in form)
 
-    def follow(self, position: Position, token: int) -> Position | None:
-        """Return the position after one more token, or ``None`` if that token is not allowed.
+    def follow(self, reading: Reading, token: int) -> tuple[Reading, float]:
+        """Return what is remembered after one more token, and the bonus of forms that count now.
 
         :param token: A token, or the class that stands for it if it is in no form.
         """
-        beginnings, inside, due = self._read_banned(position, token)
-        if due is None:
-            return None
-        counted, closed, before, pending = self._read(position, (*position.pending, token))
-        return Position(counted, closed, before, pending, beginnings, inside, due)
+        return self._read(reading, (*reading.pending, token), ended=False)
 
-    def worth(self, position: Position) -> float:
-        """Return the bonus so far, for a bonus of 1: of the forms that count, or would if this were the end.
+    def end(self, reading: Reading) -> tuple[float, bool]:
+        """Return the bonus of forms that count if this is the end, and whether all required terms are there."""
+        last, earned = self._read(reading, reading.pending, ended=True) if reading.pending else (reading, 0.0)
+        return earned, self._open_forms(last.counted).complete
 
-        A form that is being written gives a part of its bonus with each token.
-        """
-        if not position.pending:
-            return self._sum(position.counted)
-        part = self._open_forms(position.counted).parts[position.pending]
-        return max(self._sum(position.counted) + part, self.worth_at_end(position)[0])
+    def advance(self, reading: Reading) -> float:
+        """Return the bonus of what is pending: a part with each token of a form, and all of it for a whole one."""
+        if not reading.pending:
+            return 0.0
+        return max(self._open_forms(reading.counted).parts[reading.pending], self.end(reading)[0])
 
-    def worth_at_end(self, position: Position) -> tuple[float, bool]:
-        """Return the bonus of a hypothesis that ends here, for a bonus of 1, and whether it has all required terms."""
-        counted = self._read(position, position.pending, ended=True)[0] if position.pending else position.counted
-        return self._sum(counted), self._open_forms(counted).complete
-
-    def is_complete(self, position: Position) -> bool:
+    def is_complete(self, reading: Reading) -> bool:
         """Say whether all required terms are there, whatever comes next."""
-        return self._open_forms(position.counted).complete
+        return self._open_forms(reading.counted).complete
 
-    def met(self, position: Position) -> int:
+    def met(self, reading: Reading) -> int:
         """Return how many tokens of required terms are there, or :data:`ALL_MET` if no term is missing."""
-        current = self._open_forms(position.counted)
+        current = self._open_forms(reading.counted)
         if current.complete:
             return ALL_MET
-        return current.met + (len(position.pending) if position.pending in current.helpful else 0)
+        return current.met + (len(reading.pending) if reading.pending in current.helpful else 0)
 
-    def notable(self, position: Position) -> set[int]:
-        """Return the tokens that may begin, continue or complete a form here: those whose class says too little."""
-        following = self._open_forms(position.counted).following
-        ends = (position.pending[start:] for start in range(len(position.pending) + 1))
-        found = {token for end in ends for token in following.get(end, ())}
-        for beginning in (*position.beginnings, ()):
-            found.update(self._banned_following.get(beginning, ()))
-        return found
+    def notable(self, reading: Reading) -> set[int]:
+        """Return the tokens that may begin or continue a form."""
+        if reading.closed and not reading.pending:
+            return set()
+        following = self._open_forms(reading.counted).following
+        ends = (reading.pending[start:] for start in range(len(reading.pending) + 1))
+        return {token for end in ends for token in following.get(end, ())}
 
-    def _read(
-        self, position: Position, tokens: Form, *, ended: bool = False
-    ) -> tuple[tuple[int, ...], bool, bool, Form]:
+    def _read(self, reading: Reading, tokens: Form, *, ended: bool) -> tuple[Reading, float]:
         """Read the pending tokens and a new one, as far as is clear what they are."""
         continues, inside, closing = self._classes.continues, self._classes.inside, self._classes.closing
-        counted, closed, before = position.counted, position.closed, position.before
-        start = 0
-        while start < len(tokens):
-            current = self._open_forms(counted)
-            if closed or not current.forms:
-                # Nothing can begin, so nothing else needs to be remembered.
-                return counted, True, False, ()
+        counted, closed, before, _ = reading
+        start, earned, size = 0, 0.0, len(tokens)
+        current = self._open_forms(counted)
+        while start < size and not closed and current.forms:
             end = longest = start
             if not (before and continues[tokens[start]]):
-                while end < len(tokens) and tokens[start : end + 1] in current.parts:
+                while end < size and tokens[start : end + 1] in current.parts:
                     end += 1
-                    goes_on = end < len(tokens) and inside[tokens[end - 1]] and continues[tokens[end]]
+                    goes_on = end < size and inside[tokens[end - 1]] and continues[tokens[end]]
                     if tokens[start:end] in current.forms and not goes_on:
                         longest = end
-                may_grow = (longest == end and inside[tokens[-1]]) or tokens[start:end] in current.following
-                if start < end == len(tokens) and may_grow and not ended:
-                    return counted, closed, before, tokens[start:]
+                if start < end == size and not ended:
+                    whole = longest == end and inside[tokens[-1]]
+                    if whole or tokens[start:] in current.following:
+                        return Reading(counted, closed, before, tokens[start:]), earned
             if longest > start:
-                counted = tuple(sorted((*counted, current.forms[tokens[start:longest]])))
+                form = tokens[start:longest]
+                counted, earned = tuple(sorted((*counted, current.forms[form]))), earned + math.sqrt(len(form))
+                current = self._open_forms(counted)
                 start = longest
             else:
                 closed = bool(closing[tokens[start]])
                 start += 1
             before = bool(inside[tokens[start - 1]])
-        if closed or not self._open_forms(counted).forms:
-            return counted, True, False, ()
-        return counted, closed, before, ()
-
-    def _read_banned(self, position: Position, token: int) -> tuple[frozenset[Form], bool, bool | None]:
-        """Return what is remembered of banned forms after a token; ``None`` as the last if it is not allowed."""
-        if not self._banned:
-            return position.beginnings, False, False
-        continues, inside = self._classes.continues[token], bool(self._classes.inside[token])
-        if position.due and not continues:
-            return frozenset(), inside, None
-        starts = position.beginnings if position.inside and continues else (*position.beginnings, ())
-        found = [(*start, token) for start in starts if token in self._banned_following.get(start, ())]
-        complete = not self._banned.isdisjoint(found)
-        longer = frozenset(form for form in found if form in self._banned_following)
-        return longer, inside, None if complete and not inside else complete
-
-    def _sum(self, counted: tuple[int, ...]) -> float:
-        return sum(self._weights[form] for form in counted)
+        closed = closed or not current.forms
+        return Reading(counted, closed, before and not closed), earned
 
     def _open_forms(self, counted: tuple[int, ...]) -> _Open:
         found = self._open.get(counted)
@@ -204,51 +167,72 @@ class SentenceStates:
         return found
 
     def _find_open(self, counted: tuple[int, ...]) -> _Open:
-        numbers = range(len(self._forms))
-        usable = [form for form in numbers if self._assignable((*counted, form), self._terms) > len(counted)]
+        kinds = range(len(self._terms))
+        usable = {kind for kind in kinds if _matched((*counted, kind), self._terms) > len(counted)}
         met = covered = 0
-        for place, form in enumerate(counted):
-            if self._assignable(counted[: place + 1], self._required) > covered:
-                covered, met = covered + 1, met + len(self._forms[form])
-        helpful = [form for form in usable if self._assignable((*counted, form), self._required) > covered]
+        for place, kind in enumerate(counted):
+            if _matched(counted[: place + 1], self._required) > covered:
+                covered, met = covered + 1, met + self._lengths[kind]
+        helpful = {kind for kind in usable if _matched((*counted, kind), self._required) > covered}
+        forms = {form: kind for form, kind in self._kinds.items() if kind in usable}
         parts: dict[Form, float] = {}
-        for number in usable:
-            form = self._forms[number]
-            for beginning in _beginnings(form):
-                part = self._weights[number] * len(beginning) / len(form)
-                parts[beginning] = max(part, parts.get(beginning, 0.0))
+        for form in forms:
+            for length in range(1, len(form) + 1):
+                part = length / math.sqrt(len(form))
+                parts[form[:length]] = max(part, parts.get(form[:length], 0.0))
         return _Open(
-            forms={self._forms[number]: number for number in usable},
+            forms=forms,
             parts=parts,
-            following=_following(self._forms[number] for number in usable),
+            following=_following(forms),
             met=met,
-            helpful=frozenset(beginning for number in helpful for beginning in _beginnings(self._forms[number])),
+            helpful=frozenset(
+                form[: n + 1] for form, kind in forms.items() if kind in helpful for n in range(len(form))
+            ),
             complete=covered == self._all_required,
         )
 
-    @staticmethod
-    def _assignable(forms: Sequence[int], terms: Sequence[Sequence[int]]) -> int:
-        """Return for how many of some forms there is a term of their own: the size of a maximum matching.
 
-        :param terms: The terms that each form can count for.
+class Guard(NamedTuple):
+    """What is remembered of a hypothesis for the banned forms.
+
+    :param beginnings: Beginnings of banned forms with which the hypothesis ends.
+    :param inside: A word is open after the last token.
+    :param due: The hypothesis ends with a banned form, unless the next token continues its word.
+    """
+
+    beginnings: frozenset[Form] = frozenset()
+    inside: bool = False
+    due: bool = False
+
+
+class BannedAutomaton:
+    """Watches for the banned forms of one sentence."""
+
+    def __init__(self, constraints: SentenceConstraints, classes: TokenClasses) -> None:
+        self._classes = classes
+        self._banned = frozenset(constraints.banned)
+        self._following = _following(self._banned)
+
+    def follow(self, guard: Guard, token: int) -> Guard | None:
+        """Return what is remembered after one more token, or ``None`` if that token is not allowed.
+
+        :param token: A token, or the class that stands for it if it is in no form.
         """
-        taken: dict[int, int] = {}
+        if not self._banned:
+            return guard
+        continues, inside = self._classes.continues[token], bool(self._classes.inside[token])
+        if guard.due and not continues:
+            return None
+        starts = guard.beginnings if guard.inside and continues else (*guard.beginnings, ())
+        found = [(*start, token) for start in starts if token in self._following[start]]
+        whole = not self._banned.isdisjoint(found)
+        if whole and not inside:
+            return None
+        return Guard(frozenset(form for form in found if form in self._following), inside, whole)
 
-        def assign(place: int, tried: set[int]) -> bool:
-            for term in terms[forms[place]]:
-                if term not in tried:
-                    tried.add(term)
-                    if term not in taken or assign(taken[term], tried):
-                        taken[term] = place
-                        return True
-            return False
-
-        return sum(assign(place, set()) for place in range(len(forms)))
-
-
-def _beginnings(form: Form) -> list[Form]:
-    """Return the beginnings of a form, itself included."""
-    return [form[:length] for length in range(1, len(form) + 1)]
+    def notable(self, guard: Guard) -> set[int]:
+        """Return the tokens that may begin, continue or complete a banned form."""
+        return {token for start in (*guard.beginnings, ()) for token in self._following.get(start, ())}
 
 
 def _following(forms: Iterable[Form]) -> dict[Form, tuple[int, ...]]:
@@ -258,3 +242,23 @@ def _following(forms: Iterable[Form]) -> dict[Form, tuple[int, ...]]:
         for place, token in enumerate(form):
             found.setdefault(form[:place], set()).add(token)
     return {beginning: tuple(sorted(tokens)) for beginning, tokens in found.items()}
+
+
+def _matched(kinds: Sequence[int], terms: Sequence[Sequence[int]]) -> int:
+    """Return for how many of some forms there is a term of their own: the size of a maximum matching.
+
+    :param kinds: The kind of each form.
+    :param terms: The terms of each kind.
+    """
+    taken: dict[int, int] = {}
+
+    def assign(place: int, tried: set[int]) -> bool:
+        for term in terms[kinds[place]]:
+            if term not in tried:
+                tried.add(term)
+                if term not in taken or assign(taken[term], tried):
+                    taken[term] = place
+                    return True
+        return False
+
+    return sum(assign(place, set()) for place in range(len(kinds)))

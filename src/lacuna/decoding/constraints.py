@@ -1,7 +1,7 @@
 """What a translation must contain, should contain, and must not contain, in tokens.
 
-Knows nothing of text and glossaries: the caller says which tokens begin, continue and end a word, and which end a
-sentence.
+The caller says which tokens continue a word, after which one is open, and which end a sentence. Knows nothing of text,
+models and neighbors.
 """
 
 from __future__ import annotations
@@ -81,13 +81,17 @@ class Constraints:
     def check(self, sentences: int) -> None:
         """Raise unless there is an entry for each sentence, with tokens of the vocabulary."""
         if len(self.sentences) != sentences:
-            raise SettingError(f"constraints: got {len(self.sentences)} for {sentences} sentences; give None for free ones")
+            raise SettingError(
+                f"constraints: got {len(self.sentences)} for {sentences} sentences; give None for free ones"
+            )
         tokens = {token for one in self.sentences if one is not None for form in one.forms for token in form}
         size = len(self.boundaries.continues)
         if tokens and not 0 <= min(tokens) <= max(tokens) < size:
-            raise SettingError(f"constraints: got tokens from {min(tokens)} to {max(tokens)}; allowed is 0 to {size - 1}")
+            raise SettingError(
+                f"constraints: got tokens from {min(tokens)} to {max(tokens)}; allowed is 0 to {size - 1}"
+            )
 
     def select(self, numbers: Iterable[int]) -> Constraints | None:
-        """Return the constraints of some sentences, numbered anew; ``None`` if all of them are free."""
+        """Return the constraints of some sentences, in this order; ``None`` if all of them are free."""
         chosen = [self.sentences[number] for number in numbers]
         return replace(self, sentences=chosen) if any(one is not None for one in chosen) else None

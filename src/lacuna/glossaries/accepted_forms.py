@@ -1,7 +1,8 @@
 """Which forms in a translation are accepted as the translation of a term, and which are forbidden.
 
 A form is accepted where its words stand next to each other, as whole words. They may be inflected if the term allows
-it. Knows nothing of models and files.
+it. Of an accepted and a forbidden form with the same stem, the spelling decides: what is spelled as the forbidden one
+and not as the accepted one is forbidden. Knows nothing of models and files.
 """
 
 from __future__ import annotations
@@ -38,11 +39,10 @@ class AcceptedForms:
         return min(spans, key=lambda span: (span[0], -span[1]), default=None)
 
     def find_forbidden(self, term: Term, text: str) -> _Span | None:
-        """Return where the first forbidden translation stands that is not a part of a longer accepted one."""
-        forbidden = self._spans(term.forbidden, term, text)
+        """Return where the first forbidden translation stands that is not an accepted one or a part of it."""
+        forbidden = self._spans(term.forbidden, term, text, inflected=term.inflected)
         accepted = self._accepted(term, text) if forbidden else []
-        free = [span for span in forbidden if not any(_is_part(span, other) for other in accepted)]
-        return min(free, default=None)
+        return min((span for span in forbidden if not any(_is_in(span, other) for other in accepted)), default=None)
 
     def count(self, term: Term, text: str) -> int:
         """Return how often an accepted translation stands in a text; of two that overlap, the longer one counts."""
@@ -54,11 +54,16 @@ class AcceptedForms:
         return [text[slice(*spans[number])] for number in select_longest(spans)]
 
     def _accepted(self, term: Term, text: str) -> list[_Span]:
-        if term.translate:
-            return self._spans(term.targets, term, text)
-        return self._spans((term.source,), term, text, verbatim=True)
+        if not term.translate:
+            return self._spans((term.source,), term, text, inflected=False)
+        found = self._spans(term.targets, term, text, inflected=term.inflected)
+        if not (found and term.forbidden and term.inflected):
+            return found
+        forbidden = self._spans(term.forbidden, term, text, inflected=False)
+        as_written = self._spans(term.targets, term, text, inflected=False)
+        return [span for span in found if span in as_written or span not in forbidden]
 
-    def _spans(self, forms: Iterable[str], term: Term, text: str, *, verbatim: bool = False) -> list[_Span]:
+    def _spans(self, forms: Iterable[str], term: Term, text: str, *, inflected: bool) -> list[_Span]:
         """Return where any of the forms stands, at least once for each place."""
         words = self._text(text)
         found: list[_Span] = []
@@ -73,9 +78,9 @@ class AcceptedForms:
                         words,
                         place,
                         form,
-                        inflected=term.inflected and not verbatim,
-                        case_sensitive=term.case_sensitive or verbatim,
-                        joints=not verbatim,
+                        inflected=inflected,
+                        case_sensitive=term.case_sensitive or not term.translate,
+                        joints=term.translate,
                     )
                     found += [] if span is None else [span]
         return found
@@ -90,5 +95,5 @@ def surface_forms(target: str) -> list[str]:
     return [target] if capitalized == target else [target, capitalized]
 
 
-def _is_part(span: _Span, longer: _Span) -> bool:
-    return span != longer and longer[0] <= span[0] and span[1] <= longer[1]
+def _is_in(span: _Span, other: _Span) -> bool:
+    return other[0] <= span[0] and span[1] <= other[1]

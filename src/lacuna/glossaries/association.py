@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Integers = NDArray[np.int64]
+_DECIMALS = 6
 
 
 class Association(NamedTuple):
@@ -66,7 +67,8 @@ class Incidence:
         """Return the units of some sentences, each as often as sentences have it."""
         units, edges = self._by_sentence
         starts, counts = edges[sentences], edges[sentences + 1] - edges[sentences]
-        return units[np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)]
+        places: _Integers = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+        return units[places]
 
 
 def mutual_best(sources: Incidence, targets: Incidence, least: int) -> list[Association]:
@@ -115,5 +117,6 @@ def log_likelihood_ratio(together: NDArray[Any], one: int, others: NDArray[Any],
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(observed > 0, observed * np.log(observed * (total / by_chance)), 0.0)
-    ratio: NDArray[np.float64] = 2 * parts.sum(axis=0)
+    # Rounded, so that tables with the same ratio are equal whatever the order of the sum.
+    ratio: NDArray[np.float64] = np.round(2 * parts.sum(axis=0), _DECIMALS)
     return np.where(together * total > one * others, ratio, 0.0)

@@ -228,6 +228,7 @@ def _parse(
     try:
         if len(raw) > MAX_BYTES:
             raise _UnreadableError(f"larger than {MAX_BYTES:,} bytes, the largest glossary allowed; split it")
+        source: Iterator[tuple[int, Mapping[str, str] | None]]
         if suffix == ".tbx":
             source = _tbx_rows(raw, path, languages, problems)
         else:
@@ -263,7 +264,7 @@ def _check_bounds(line: int, rows: int, sources: int, wrong: int) -> None:
 
 def _tbx_rows(
     raw: bytes, path: Path, languages: Languages | None, problems: list[Problem]
-) -> Iterator[tuple[int, Mapping[str, str]]]:
+) -> Iterator[tuple[int, Mapping[str, str] | None]]:
     try:
         yield from read_tbx(raw, str(path), languages, problems)
     except FormatError as error:
@@ -324,9 +325,9 @@ def _unknown_columns(names: Sequence[str]) -> Problem:
 def _records(text: str, separator: str) -> Iterator[tuple[int, _Cells]]:
     """Yield the line and the cells of each row that is not empty; only CSV has quotes."""
     if separator == "\t":
-        for number, line in enumerate(io.StringIO(text, newline=None), start=1):
-            if line.strip():
-                yield number, line.rstrip("\n").split("\t")
+        for number, written in enumerate(io.StringIO(text, newline=None), start=1):
+            if written.strip():
+                yield number, written.rstrip("\n").split("\t")
         return
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     line = 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -143,7 +142,7 @@ def _parse(line: bytes) -> GlossaryCommit | None:
         return None
 
 
-def _term(fields: Mapping[str, Any] | None) -> Term | None:
+def _term(fields: dict[str, Any] | None) -> Term | None:
     if fields is None:
         return None
-    return Term(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+    return Term(**fields | {name: tuple(fields[name]) for name in ("targets", "forbidden")})

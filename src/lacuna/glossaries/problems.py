@@ -44,7 +44,7 @@ def summarize(name: str, problems: list[Problem]) -> str:
     first, *others = problems
     where = f"{name}:{first.line}" if first.line else name
     count = f"{len(problems):,} {first.severity}{'s' if others else ''}"
-    named = ", ".join(f"line {problem.line}" for problem in problems[:_MAX_NAMED] if problem.line)
+    named = ", ".join(str(problem.line) for problem in problems[:_MAX_NAMED] if problem.line)
     more = ", ..." if len(problems) > _MAX_NAMED else ""
-    places = f" ({named}{more})" if named and others else ""
+    places = f", lines {named}{more}" if named and others else ""
     return f"{where}: {first.message} ({count}{places}: lacuna glossary check {name})"

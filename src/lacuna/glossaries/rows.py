@@ -74,7 +74,7 @@ def read_row(line: int, cells: Mapping[str, str], problems: list[Problem]) -> Ro
     :param problems: Gets what is wrong.
     :returns: ``None`` if the row cannot be used.
     """
-    texts = {name: normalize(cells.get(name, "")) for name in COLUMNS}
+    texts = {name: normalize(cell) if (cell := cells.get(name)) else "" for name in COLUMNS}
     source = texts["source"][:MAX_CHARACTERS]
     wrong = [*_wrong_characters(texts), *_wrong_values(texts)]
     settings = {name: values.get(texts[name].lower(), True) for name, values in _VALUES.items()}
@@ -85,9 +85,17 @@ def read_row(line: int, cells: Mapping[str, str], problems: list[Problem]) -> Ro
     problems += [Problem(line, "error", source, message) for message in wrong]
     if wrong:
         return None
-    case, match, translate = settings.values()
-    terms = [texts[name] for name in _TERMS]
-    return Row(line, *terms, case, match, translate, texts["tag"], texts["note"])
+    return Row(
+        line,
+        source=texts["source"],
+        target=texts["target"],
+        forbidden=texts["forbidden"],
+        case_sensitive=settings["case"],
+        inflected=settings["match"],
+        translate=settings["translate"],
+        tag=texts["tag"],
+        note=texts["note"],
+    )
 
 
 def group_rows(rows: Iterable[Row]) -> list[list[Row]]:

@@ -224,7 +224,8 @@ def suggest_terms(
     :param most: Number of proposals; by default all.
     """
     source, target = _Side(languages.source), _Side(languages.target)
-    kept, repeated = [], 0
+    kept: list[int] = []
+    repeated = 0
     for sentence, pair, unknown in _distinct_pairs(store, token_text):
         if pair is None:
             repeated += 1

@@ -133,10 +133,11 @@ class TermFinder:
             return
         for cut in range(_SHORTEST_PART, len(word.text) - _SHORTEST_PART + 1):
             for first, last, rest in ((0, cut, word.text[cut:]), (cut, len(word.text), word.text[:cut])):
-                entry = self._part(word.text[first:last], last=first > 0)
-                if entry is None or not knows(fold(entry.term.source)):
+                # Asked first, since most parts are no words, and stems of those would fill the cache.
+                if not any(knows(other) for other in _without_links(fold(rest), first == 0)):
                     continue
-                if any(knows(other) for other in _without_links(fold(rest), first == 0)):
+                entry = self._part(word.text[first:last], last=first > 0)
+                if entry is not None and knows(fold(entry.term.source)):
                     start, end = word.start + first, word.start + last
                     rank = (not entry.term.case_sensitive, True, entry.number)
                     yield _Match(start, end, rank, FoundTerm(entry.term, start, end, in_compound=True))
@@ -144,7 +145,8 @@ class TermFinder:
     def _part(self, part: str, *, last: bool) -> _Entry | None:
         """Return the term of one word that a part of a word is; only the last part is inflected."""
         folded, stem = fold(part), self._stemmer.stem(part) if last else ""
-        for entry in (*self._entries.get((folded,), ()), *self._entries.get((stem,), ())):
+        candidates = [*self._entries.get((folded,), []), *self._entries.get((stem,), [])]
+        for entry in candidates:
             form, term = entry.form, entry.term
             if (
                 len(form.words[0].text) == len(form.text.strip())  # no signs belong to it

@@ -17,10 +17,10 @@ from lacuna.documents.translation import REVIEW_BELOW
 from lacuna.glossaries import Term
 from lacuna.serving.access import Access
 from lacuna.serving.api import MAX_TERMS, RequestBody, TermBody, closed_routes, errors
+from lacuna.serving.client_terms import check
 from lacuna.serving.documents import Document, Documents, Status, texts_of
 from lacuna.serving.limits import RequestError
 from lacuna.serving.served_directions import AUTO, Directions
-from lacuna.serving.terms import check
 from lacuna.serving.translating_routes import MAX_MEMORIES
 from lacuna.serving.uploads import FIELD, Upload, check_fields, check_json, read_upload
 

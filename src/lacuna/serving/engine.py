@@ -272,7 +272,9 @@ class Engine:
     def _alternatives(self, job: Job, texts: Sequence[str]) -> list[Alternatives]:
         """Return translations of each sentence, none for those that are too long."""
         short = [text for text in texts if self._fits(text)]
-        alternatives = find_alternatives(self._translator(job.options), short, job.alternatives)
+        alternatives = find_alternatives(
+            self._translator(job.options), short, job.alternatives, self.checking(job.options)
+        )
         done = dict(zip(short, alternatives, strict=True))
         return [done.get(text, Alternatives()) for text in texts]
 

@@ -15,10 +15,10 @@ from lacuna.glossaries import Glossary, Term
 from lacuna.glossaries.glossary_log import GlossaryCommit
 from lacuna.serving.access import Access
 from lacuna.serving.api import MAX_TERMS, RequestBody, TermBody, closed_routes, editing_routes, errors
+from lacuna.serving.client_terms import check
 from lacuna.serving.glossary_editor import GlossaryEdit, is_editable
 from lacuna.serving.served_directions import Directions
 from lacuna.serving.service import Service
-from lacuna.serving.terms import check
 
 MAX_PAGE = 1000  # terms or commits in an answer
 

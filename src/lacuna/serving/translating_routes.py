@@ -16,10 +16,10 @@ from lacuna.explanation import Explanation
 from lacuna.memory import Match
 from lacuna.serving.access import Access
 from lacuna.serving.api import MAX_TERMS, PairBody, RequestBody, SentenceNumber, TermBody, closed_routes, errors
+from lacuna.serving.client_terms import check
 from lacuna.serving.engine import TranslationOptions
 from lacuna.serving.served_directions import Directions, sample
 from lacuna.serving.service import Service
-from lacuna.serving.terms import check
 from lacuna.serving.translated_text import TranslatedText
 
 MAX_NEIGHBORS = 64

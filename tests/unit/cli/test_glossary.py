@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from commands import Attempt, Refuse, Run
+from lacuna.cli.commands import commands_of
+from lacuna.cli.error_text import name_options
+from lacuna.cli.main import VERBS, app
 from unit.models.tiny_models import Zoo
 
 SOUND = "source\ttarget\tforbidden\nDatei\tfile\t\nChef\tboss\tchef\n"
@@ -119,3 +125,49 @@ def test_bad_input_is_one_line(command: str, says: str, tmp_path: Path, refuse: 
 def test_the_verbs_of_a_group_are_listed(run: Run) -> None:
     assert "check" in run("glossary --help")
     assert "glossary" in run("--help")
+
+
+def blocks_of_the_docs() -> list[str]:
+    """Return the examples of files, checking and editing."""
+    page = (Path(__file__).parents[3] / "docs" / "glossaries.md").read_text(encoding="utf-8")
+    return re.findall(r"^```\w*\n(.*?)^```$", page.partition("## Finding terms")[0], re.MULTILINE | re.DOTALL)
+
+
+def test_the_docs_show_what_is_printed(
+    tmp_path: Path, refuse: Refuse, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound, _, wrong, command, printed, _ = blocks_of_the_docs()
+    made(tmp_path, sound, "terms.csv")
+    made(tmp_path, wrong, "wrong.csv")
+    monkeypatch.setenv("COLUMNS", "112")
+    assert run("glossary check terms.csv", tmp_path).startswith("terms.csv: 6 rows, 5 terms without errors; 0 errors")
+    out = refuse(command.removeprefix("lacuna "), tmp_path).out
+    assert [line.rstrip() for line in out.splitlines()] == printed.splitlines()
+
+
+def test_the_python_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound, reading, _, _, _, editing = blocks_of_the_docs()
+    monkeypatch.chdir(tmp_path)
+    made(tmp_path, sound, "terms.csv")
+    names: dict[str, Any] = {}
+    exec(reading, names)
+    expected = "Term(source='Ordner', targets=('folder', 'binder'), forbidden=('directory',), "
+    assert expected in reading
+    assert str(names["glossary"].terms[1]).startswith(expected)
+    exec(editing, names)
+    done = [(edit.commit, edit.action) for edit in names["read_edits"]("terms.tsv")]
+    assert f"# {done}\n" in editing
+
+
+def test_the_commands_of_all_verbs_have_the_names_of_the_verbs() -> None:
+    assert set(commands_of(get_command(app))) == set(VERBS)
+
+
+def test_an_error_may_name_options_of_a_verb_of_two_words() -> None:
+    commands = commands_of(get_command(app))
+    message = "give `json` to lacuna glossary check FILE"
+    assert name_options(message, "log", {"glossary check": commands["glossary check"]}) == message.replace(
+        "`json`", "--json"
+    )
+    message = "give `pairs` to lacuna tune dev.tsv"
+    assert name_options(message, "log", {"tune": commands["tune"]}) == message.replace("`pairs`", "--pairs")

@@ -12,9 +12,9 @@ import numpy as np
 from lacuna.decoding import Constraints, Form, SentenceConstraints, TokenBoundaries
 
 
-def boundaries(size: int, *, continues: Sequence[int] = (), inside: Sequence[int] = (), closing: Sequence[int] = ()) -> (
-    TokenBoundaries
-):
+def boundaries(
+    size: int, *, continues: Sequence[int] = (), inside: Sequence[int] = (), closing: Sequence[int] = ()
+) -> TokenBoundaries:
     return TokenBoundaries(*(np.isin(np.arange(size), list(each)) for each in (continues, inside, closing)))
 
 
@@ -49,9 +49,7 @@ def read(body: Sequence[int], one: SentenceConstraints, constraints: Constraints
     counted: list[Form] = []
     start = 0
     while start < len(body):
-        fitting = [
-            form for form in forms if _occurs(body, form, start, words) and _assignable([*counted, form], terms)
-        ]
+        fitting = [form for form in forms if _occurs(body, form, start, words) and _assignable([*counted, form], terms)]
         if fitting:
             counted.append(max(fitting, key=len))
             start += len(counted[-1])
@@ -59,8 +57,6 @@ def read(body: Sequence[int], one: SentenceConstraints, constraints: Constraints
             break
         else:
             start += 1
-    complete = any(
-        _assignable(chosen, one.required) for chosen in itertools.combinations(counted, len(one.required))
-    )
+    complete = any(_assignable(chosen, one.required) for chosen in itertools.combinations(counted, len(one.required)))
     banned = any(_occurs(body, form, place, words) for form in one.banned for place in range(len(body)))
     return Reading(tuple(counted), complete, constraints.bonus * sum(math.sqrt(len(f)) for f in counted), banned)

@@ -92,6 +92,27 @@ def test_forbidden_forms(text: str, expected: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "forbidden", "text", "accepted", "wrong"),
+    [
+        ("account", "accounting", "accounting", None, "accounting"),
+        ("account", "accounting", "accounting of accounts", "accounts", "accounting"),
+        ("setting", "set", "all settings", "settings", None),
+        ("setting", "set", "a set", None, "set"),
+        ("setting", "set", "the Setting", "Setting", None),
+        ("setting", "window", "settings, windows", "settings", "windows"),
+    ],
+)
+def test_the_spelling_decides_between_equal_stems(
+    target: str, forbidden: str, text: str, accepted: str | None, wrong: str | None
+) -> None:
+    """So a forbidden form undoes a stem that is the same by mistake."""
+    forms, term = AcceptedForms("en"), Term("x", (target,), (forbidden,))
+    found = [forms.find(term, text), forms.find_forbidden(term, text)]
+    assert [span and text[slice(*span)] for span in found] == [accepted, wrong]
+    assert forms.forms_in(term, text) == ([] if accepted is None else [accepted])
+
+
+@pytest.mark.parametrize(
     ("target", "expected"),
     [("file", ["file", "File"]), ("File", ["File"]), ("été", ["été", "Été"]), ("文件", ["文件"]), ("", [""])],
 )

@@ -20,6 +20,7 @@ MENU = (Term("Datei", ("file",)), Term("Ordner", ("folder", "directory")))
 
 def made(folder: Path, name: str, content: bytes | str) -> Path:
     path = folder / name
+    folder.mkdir(exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
@@ -176,8 +177,8 @@ BAD: dict[str, Bad] = {
     "rows that are no rows": (
         "a.tsv",
         "Datei\tfile\n" + "x\ty\tz\n" * 3_000_000,
-        ":2: got 3 columns, but a glossary without header has 2; name all columns in the first line (1,001 errors "
-        "(line 2, line 3, line 4, ...): ",
+        ":2: got 3 columns, but a glossary without header has 2; name all columns in the first line "
+        "(1,001 errors, lines 2, 3, 4, ...: ",
     ),
     "a gigabyte": (
         "a.tsv",
@@ -264,7 +265,7 @@ NO_FILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "xlsx": (lambda f: made(f, "a.xlsx", b"PK"), "a.xlsx: spreadsheets are not read; save it as CSV (UTF-8)"),
     "unknown suffix": (lambda f: made(f, "a.txt", "a\tb"), "a.txt: unsupported suffix .txt; a glossary is .tsv, .csv"),
     "missing": (lambda f: f / "none.tsv", "none.tsv: cannot be read (No such file or directory); check the name"),
-    "folder": (lambda f: f.joinpath("a.csv").mkdir() or f / "a.csv", "a.csv: cannot be read (Is a directory)"),
+    "folder": (lambda f: made(f / "a.csv", "b", "").parent, "a.csv: cannot be read (Is a directory)"),
 }  # fmt: skip
 
 
@@ -282,9 +283,7 @@ def test_every_error_of_a_file_is_found_with_its_line_and_the_rest_is_read(tmp_p
     read = read_glossary(path)
     assert [(each.line, each.source) for each in read.errors] == [(3, ""), (4, "Ort"), (6, "Ordner")]
     assert [term.source for term in read.glossary] == ["Datei", "Taste"]
-    with pytest.raises(
-        GlossaryError, match=r"a.tsv:3: .* \(3 errors \(line 3, line 4, line 6\): lacuna glossary check"
-    ):
+    with pytest.raises(GlossaryError, match=r"a.tsv:3: .* \(3 errors, lines 3, 4, 6: lacuna glossary check"):
         load_glossary(path)
 
 

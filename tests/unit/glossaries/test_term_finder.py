@@ -190,3 +190,12 @@ def test_every_pair_of_words_is_found_in_a_large_glossary() -> None:
     finder = TermFinder(Glossary([*terms, *(Term(one, ("x",)) for one in letters)]), "de")
     text = "w3x w4x, w5x w6x w7x. w8x"
     assert shown(text, finder.find(text)) == ["w3x w4x", "w5x w6x", "w7x", "w8x"]
+
+
+def test_one_index_for_different_known_words() -> None:
+    plain = TermFinder(Glossary([Term("Datei", ("file",))]), "de")
+    knowing = plain.knowing({"datei", "name"}.__contains__)
+    text = "Der Dateiname der Datei."
+    assert [found.start for found in knowing.find(text)] == [4, 18]
+    assert [found.start for found in plain.find(text)] == [18]
+    assert [found.start for found in knowing.knowing(lambda word: False).find(text)] == [18]

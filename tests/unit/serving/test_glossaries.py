@@ -11,16 +11,17 @@ from starlette.testclient import TestClient
 
 from lacuna.combiners import Vanilla
 from lacuna.datastore import build_store
+from lacuna.documents.sentence_splitting import Piece
 from lacuna.errors import SettingError
 from lacuna.glossaries import Glossary, Term
 from lacuna.index import build_index
 from lacuna.memory import Memory, open_memory
 from lacuna.models import Model
-from lacuna.records import Origin, SentencePair
+from lacuna.records import Origin, SentencePair, TranslatedTerm, Translation
 from lacuna.serving import Engine, ServerLimits, create_app
+from lacuna.serving.client_terms import check
 from lacuna.serving.limits import RequestError
 from lacuna.serving.served_directions import Directions
-from lacuna.serving.terms import check
 from unit.serving.test_documents import finished, send
 
 # What the bundled model would not say by itself.
@@ -134,6 +135,15 @@ def test_explanations_have_terms(client: TestClient) -> None:
     assert plain["text"] == told["without_glossary"]
 
 
+def test_alternatives_keep_to_the_glossary(client: TestClient) -> None:
+    glossary = {"terms": [{"source": "Datei", "targets": ["file", "document"]}], "alternatives": 5}
+    free = translated(client, "Die Datei ist leer.", glossary="none", alternatives=5)["alternatives"]
+    kept = translated(client, "Die Datei ist leer.", **glossary)["alternatives"]
+    assert kept == [text for text in free if "file" in text or "document" in text]
+    assert 0 < len(kept) < len(free)
+    assert translated(client, "Die Datei ist leer.", alternatives=5)["alternatives"] == []
+
+
 def test_clients_of_libretranslate_get_the_default_glossary(client: TestClient) -> None:
     body = {"q": "Die Datei ist leer.", "source": "de", "target": "en"}
     assert "record" in client.post("/translate", json=body).json()["translatedText"]
@@ -201,6 +211,20 @@ def test_terms_with_the_same_source_are_one() -> None:
     assert checked.terms == (Term("Datei", ("file", "record")), Term("Ordner", ("folder",)))
     assert checked.warnings == ()
     assert check([Term("{name}", ("{name}",))]).warnings != ()
+
+
+def test_a_sentence_in_clauses_has_the_terms_of_all(bundled: Model) -> None:
+    def clause(source: str, text: str, start: int, place: int) -> Translation:
+        term = TranslatedTerm("Datei", start, start + 5, ("record",), "record", place, True)
+        return Translation(source, text, -1.0, 4, terms=(term,), without_glossary=text.replace("record", "file"))
+
+    parts = [clause("Die Datei,", "The record,", 4, 4), clause("eine Datei.", "a record.", 5, 2)]
+    whole = "Die Datei, eine Datei."
+    pieces = [Piece("Die Datei,", " "), Piece("eine Datei.", "")]
+    joined = Engine(bundled)._joined(whole, pieces, iter(parts))
+    assert (joined.text, joined.without_glossary) == ("The record, a record.", "The file, a file.")
+    assert [whole[term.start : term.end] for term in joined.terms] == ["Datei", "Datei"]
+    assert [joined.text[term.target_start :][:6] for term in joined.terms] == ["record", "record"]
 
 
 def test_options_with_equal_terms_share_a_batch(bundled: Model, memory: Memory) -> None:

@@ -36,7 +36,7 @@ class Letters:
     def token_text(self, token: int) -> str:
         return chr(token)
 
-    def prepared(self, name: str, prepare: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
+    def prepared(self, name: str, prepare: Callable[[], Any]) -> Any:
         return prepare()
 
 
