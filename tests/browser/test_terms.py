@@ -122,7 +122,8 @@ def test_terms_of_several_sentences_are_marked_on_both_sides(closed: Any) -> Non
 
 def test_a_selected_term_is_marked_on_the_other_side(closed: Any) -> None:
     translate(closed, TEXTS, ".sentence")
-    closed.focus("#term-source button >> nth=1")
+    closed.focus("#term-source button >> nth=0")
+    closed.keyboard.press("ArrowRight")
     closed.keyboard.press("Enter")
     assert picked(closed, "#term-source") == ["datei"]
     assert closed.locator("#term-source button[aria-pressed=true]").all_inner_texts() == ["Datei"]
@@ -297,7 +298,7 @@ def test_a_term_is_added_with_options_and_can_be_undone(editable: Any, tmp_path:
     editable.fill("#term-forbidden", "gas\nfume")
     editable.fill("#term-note", "in the lab")
     add(editable, "Dampf", "steam", " ", " vapor ")
-    said(editable, "Added Dampf in the glossary pottery.")
+    said(editable, "Added Dampf to the glossary pottery.")
     editable.get_by_text("4 terms", exact=True).wait_for()
     new = Term("Dampf", ("steam", "vapor"), ("gas", "fume"), case_sensitive=True, inflected=False, note="in the lab")
     assert in_file(tmp_path) == [*TERMS, new]

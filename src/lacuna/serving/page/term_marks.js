@@ -1,10 +1,17 @@
 // Terms of the glossary, marked in a text and in its translation. Selecting one in either marks it in both.
+import { moveWithArrows, reachable } from "/page/arrows.js";
 import { byId, make } from "/page/dom.js";
 
 let shown = [], picked = [];
 
 export function prepareTermMarks() {
-  byId("term-source").addEventListener("click", ({ target }) => target.dataset.terms && pick(numbersOf(target)));
+  const source = byId("term-source");
+  moveWithArrows(source, "button");
+  source.addEventListener("click", ({ target }) => {
+    if (!target.dataset.terms) return;
+    reachable([...source.querySelectorAll("button")], target);
+    pick(numbersOf(target));
+  });
 }
 
 // The terms of a translated text, each with where its sentence starts and with what became of it.
@@ -49,13 +56,13 @@ export function showTermSource(text, terms, language) {
   byId("term-source").replaceChildren(...cut(text, terms.map(({ start, end, number }) => ({ start, end, number }))).map((piece) => {
     const [term] = piece.terms.map((number) => terms[number]);
     return term ? make("button", { type: "button", class: `term ${term.state}`, title: term.about, "aria-label": `${piece.text}, ${term.about}`,
-      "aria-pressed": "false", "data-terms": piece.terms.join(" ") }, piece.text) : piece.text;
+      "aria-pressed": "false", "data-terms": piece.terms.join(" "), tabindex: term.number ? "-1" : "0" }, piece.text) : piece.text;
   }));
 }
 
 // A part of the translation with its terms marked; the part starts at a place of the translation.
 export function markedTarget(text, terms, start) {
-  return cut(text, spansOf(terms, start)).map((piece) => (piece.terms.length ? make("mark", { ...markOf(piece.terms) }, piece.text) : piece.text));
+  return cut(text, spansOf(terms, start)).map((piece) => (piece.terms.length ? make("mark", markOf(piece.terms), piece.text) : piece.text));
 }
 
 export const spansOf = (terms, start = 0) => terms.filter(({ target }) => target)

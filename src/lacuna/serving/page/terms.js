@@ -125,7 +125,7 @@ async function add(name, term) {
   byId("term").reset();
   byId("term-text").focus();
   tag = "";
-  const done = commit === null ? `${term.source} is there already.` : `${changes[0].before ? "Changed" : "Added"} ${term.source} in the glossary ${name}.`;
+  const done = commit === null ? `${term.source} is there already.` : `${changes[0].before ? `Changed ${term.source} in` : `Added ${term.source} to`} the glossary ${name}.`;
   return { name, commit, said: [done, ...warnings.map((warning) => `⚠ ${withoutPlace(warning)}.`)].join(" ") };
 }
 
