@@ -181,7 +181,7 @@ def test_a_missing_term_is_marked_and_listed(closed: Any) -> None:
         {**found, "start": 14, "end": 19},
     ]
     whole = {"text": "  The record. This?", "flag": flag, "sentences": sentences, "terms": terms}
-    answer = {"memories": [], "source": "de", "target": "en", "combiner": None}
+    answer: dict[str, Any] = {"memories": [], "source": "de", "target": "en", "combiner": None}
     answer["translations"] = [{**whole, "without_glossary": None}]
     closed.route("**/api/v1/translate", lambda route: route.fulfill(json=answer))
     translate(closed, "  Die Datei.  Datei? Eine Dateiliste.", ".sentence")
