@@ -2,12 +2,12 @@
 
 Terms are short entries of corpora (menu items, labels) that occur elsewhere. Sentences of TEST are taken whose source
 has terms, if the reference translates each of them as the glossary says. Systems: the model alone and, with
-``--domain``, the domain; each without a glossary, with bonuses (soft), and with strict terms.
+``--domain``, the domain; each without a glossary, with a bonus (soft), and with strict terms.
 
     python benchmarks/glossary.py TEST --terms-from TRAIN [TRAIN ...] --languages fr-en --model MODEL [--domain DOMAIN]
 
 ``--random`` is a control: each term gets the translation of another one, which only enforcement can produce.
-``--bonuses`` tries other bonuses, on a dev set. ``--speed`` measures the cost in turns, on an idle machine.
+``--bonus`` tries another bonus, on a dev set. ``--speed`` measures the cost in turns, on an idle machine.
 """
 
 from __future__ import annotations
@@ -53,12 +53,11 @@ def main() -> None:
     parser.add_argument("--terms", type=int, default=5000)
     parser.add_argument("--sentences", type=int, help="at most so many sentences with terms")
     parser.add_argument("--random", action="store_true")
-    parser.add_argument("--bonuses", type=float, nargs="+", help="instead of the defaults")
+    parser.add_argument("--bonus", type=float, default=term_keeper.BONUS, help="in nats")
     parser.add_argument("--speed", type=int, metavar="ROUNDS", help="measure speed as well, in so many rounds")
     parser.add_argument("--show", type=int, default=0, help="print so many translations that lack a term")
     given = parser.parse_args()
-    if given.bonuses:
-        term_keeper.BONUSES = tuple(given.bonuses)
+    term_keeper.BONUS = given.bonus
     domain = None if given.domain is None else open_domain(given.domain)
     model = load_model(given.model, languages=given.languages) if domain is None else domain.model
     trained = [pair for corpus in given.terms_from for pair in read_corpus(corpus, languages=given.languages)]

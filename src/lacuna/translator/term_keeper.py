@@ -1,14 +1,15 @@
 """Keep to a glossary: find its terms in sources, and translations that have the accepted forms.
 
 In this order: a translation that has the terms of its source is left alone; another hypothesis that has them is taken;
-the sentence is translated again with a bonus for the accepted forms, then with a larger one, then so that every
-translation must have them; what is missing even then is flagged. A search may put a term at the wrong place, which
+the sentence is translated again with a bonus for the accepted forms, then so that every translation must have them;
+what is missing even then is flagged. A search may put a term at the wrong place, which
 costs much probability: then the source is also translated with the preferred translations in the places of the terms,
 which models tend to copy, and the more probable result is taken. Terms that are not to be translated are placeholders.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,18 @@ from lacuna.translator.restoring import Restored, Restorer
 from lacuna.translator.term_check import TermCheck
 from lacuna.translator.term_forms import TermForms, boundaries_of, is_in_capitals
 
-# In nats, for a form of one token. Chosen on dev sentences: benchmarks/glossary.py.
-BONUSES = (3.0, 8.0)
+# In nats, for a form of one token. Chosen on dev sentences, see docs/glossaries.md: larger ones are less fluent than a
+# strict search.
+BONUS = 3.0
 # In nats per token: a translation that lost more is compared with one of the prompted source. From 0.1 to 0.6, dev
 # translations have the same quality; a larger value costs fewer searches.
 _DOUBTFUL = 0.5
+# In nats per token: a translation that lost more is flagged. Of natural terms, one in a hundred does.
+_IMPROBABLE = 1.0
+FORCED = "the terms of the glossary make it improbable"
+
+# What may be the end of a sentence with another one after it.
+_ENDS_INSIDE = re.compile(r"[.!?:;]\s+\S|[\u3002\uff01\uff1f]\s*\S")
 
 ConstrainedSearch = Callable[[Sequence[str], Constraints], list[list[Hypothesis]]]
 """Finds hypotheses of sources under constraints, the best first."""
@@ -72,7 +80,7 @@ class TermKeeper:
     """Keeps translations to a glossary.
 
     :param memories: Where inflected forms and the parts of compounds come from.
-    :param strict: Do without the bonuses: whatever lacks a term is translated so that it must have it.
+    :param strict: Do without the bonus: whatever lacks a term is translated so that it must have it.
     """
 
     def __init__(
@@ -126,22 +134,25 @@ class TermKeeper:
             """Take the best hypothesis if it is better than what is there."""
             best[number] = self._better(readings[number], best[number], restored[number], hypotheses, restorer)
 
-        def try_again(numbers: Sequence[int], texts: Sequence[str], bonus: float | None) -> None:
+        def try_again(numbers: Sequence[int], texts: Sequence[str], strict: bool) -> None:
             """Search for translations of the sources in another form."""
-            if numbers:
-                constraints = self._constraints([readings[number] for number in numbers], bonus)
-                for number, hypotheses in zip(numbers, search(texts, constraints), strict=True):
-                    improve(number, hypotheses)
+            for one_sentence in (True, False):
+                own = [n for n, text in enumerate(texts) if (_ENDS_INSIDE.search(text) is None) == one_sentence]
+                if own:
+                    asked = [readings[numbers[n]] for n in own]
+                    again = search([texts[n] for n in own], self._constraints(asked, strict, one_sentence))
+                    for n, hypotheses in zip(own, again, strict=True):
+                        improve(numbers[n], hypotheses)
 
         for number in best:
             improve(number, found[number])
-        for bonus in (None,) if self._strict else (*BONUSES, None):
+        for strict in (True,) if self._strict else (False, True):
             wrong = [number for number in best if not self._accepts(readings[number], best[number].text)]
-            try_again(wrong, [readings[number].protected for number in wrong], bonus)
+            try_again(wrong, [readings[number].protected for number in wrong], strict)
             doubtful = [
                 number for number in wrong if self._is_doubtful(readings[number], best[number], restored[number])
             ]
-            try_again(doubtful, [readings[number].prompted for number in doubtful], bonus)
+            try_again(doubtful, [readings[number].prompted for number in doubtful], strict)
         return [
             self._kept(reading, result, best.get(number))
             for number, (reading, result) in enumerate(zip(readings, restored, strict=True))
@@ -183,16 +194,18 @@ class TermKeeper:
             start += len(target)
         return results[max(range(len(scores)), key=scores.__getitem__)]
 
-    def _constraints(self, readings: Sequence[ReadSource], bonus: float | None) -> Constraints:
+    def _constraints(self, readings: Sequence[ReadSource], strict: bool, one_sentence: bool) -> Constraints:
         """Return what the translations must have.
 
-        :param bonus: For each form; ``None`` if every translation must have one of each term.
+        :param strict: Every translation must have the terms, instead of a bonus for their forms.
+        :param one_sentence: No source has more than one sentence.
         """
         return Constraints(
             [self._constraints_of(reading) for reading in readings],
             boundaries_of(self._model),
-            bonus=BONUSES[-1] if bonus is None else bonus,
-            strict=bonus is None,
+            bonus=BONUS,
+            strict=strict,
+            one_sentence=one_sentence,
         )
 
     def _constraints_of(self, reading: ReadSource) -> SentenceConstraints:

@@ -14,7 +14,7 @@ from lacuna.decoding import Constraints, Hypothesis
 from lacuna.glossaries import Glossary, Term
 from lacuna.records import Languages, TranslatedTerm
 from lacuna.translator.restoring import Restorer
-from lacuna.translator.term_keeper import BONUSES, KeptTerms, ReadSource, TermKeeper
+from lacuna.translator.term_keeper import BONUS, FORCED, KeptTerms, ReadSource, TermKeeper
 
 Search = Callable[[Sequence[str], Constraints], list[list[Hypothesis]]]
 DATEI = Term("Datei", ("record",))
@@ -119,13 +119,19 @@ def test_another_hypothesis_with_the_terms_comes_before_another_search() -> None
     assert [term.enforced for term in kept.terms] == [True]
 
 
-def test_bonuses_grow_before_the_search_is_strict() -> None:
-    search = Answers(*["The file."] * 2 * len(BONUSES), "The record.")
+def test_a_bonus_comes_before_a_strict_search() -> None:
+    search = Answers("The file.", "The file.", "The record.")
     _, kept = keep(keeper(DATEI), "Die Datei.", ["The file."], search)
     assert kept.result.text == "The record."
-    asked = [(each.bonus, each.strict) for each in search.asked]
-    assert asked == [*((bonus, False) for bonus in BONUSES for _ in range(2)), (BONUSES[-1], True)]
-    assert search.texts == [["Die Datei."], ["Die record."]] * len(BONUSES) + [["Die Datei."]]
+    assert [(each.bonus, each.strict) for each in search.asked] == [(BONUS, False), (BONUS, False), (BONUS, True)]
+    assert search.texts == [["Die Datei."], ["Die record."], ["Die Datei."]]
+
+
+@pytest.mark.parametrize(("source", "one"), [("Die Datei.", True), ("Gut. Die Datei.", False), ("Nr.1 Datei", True)])
+def test_a_term_may_stand_in_a_second_sentence_if_the_source_has_one(source: str, one: bool) -> None:
+    search = Answers("The record.")
+    keep(keeper(DATEI), source, ["The file."], search)
+    assert search.asked[0].one_sentence == one
 
 
 def test_a_probable_translation_needs_no_prompt() -> None:
@@ -141,6 +147,13 @@ def test_an_improbable_one_is_compared_with_that_of_a_prompted_source(probable: 
     _, kept = keep(kept_by, "Die Datei.", ["The file."], search)
     assert search.texts == [["Die Datei."], ["Die record."]]
     assert kept.result.text == probable
+
+
+@pytest.mark.parametrize(("score", "flag"), [(-0.9, ""), (-1.1, FORCED)])
+def test_a_translation_that_became_improbable_is_flagged(score: float, flag: str) -> None:
+    search = Answers("The record.", "The record.", score=score)
+    _, kept = keep(keeper(DATEI), "Die Datei.", ["The file."], search)
+    assert kept.result.flag == flag
 
 
 def test_a_prompt_has_the_capitals_of_the_source() -> None:
