@@ -39,7 +39,7 @@ export function showEvidence(answer, memories, doubt, match, terms) {
 }
 
 function wordButton(word, place, spans) {
-  const terms = termsOf(word, spans), mark = terms.length ? markOf(terms) : {};
+  const terms = termsInWord(word, spans), mark = terms.length ? markOf(terms) : {};
   const kind = `word level-${level(word.margin)}${word.changed ? " changed" : ""}${word.end ? " end" : ""} ${mark.class || ""}`;
   const about = [word.margin === null ? null : `margin ${word.margin}`, word.changed ? "changed by the memory" : null, terms.length ? aboutOf(terms) : null].filter(Boolean);
   const label = [word.end ? "end of sentence" : word.text, ...about].join(", ");
@@ -49,7 +49,7 @@ function wordButton(word, place, spans) {
   }, word.text);
 }
 
-const termsOf = (word, spans) => (word.end ? []
+const termsInWord = (word, spans) => (word.end ? []
   : spans.filter(({ start, end }) => start < word.start + [...word.text].length && end > word.start).map(({ number }) => number));
 
 function choose(word, button) {
