@@ -254,6 +254,8 @@ class TermKeeper:
         finished = Restored(text, result.hypothesis, result.flag)
         for reason in self._check.reasons(reading.terms, text):
             finished = finished.flagged(reason)
+        if before.hypothesis.score - result.hypothesis.score > _IMPROBABLE:
+            finished = finished.flagged(FORCED)
         terms = self._translated(reading, text, lacked)
         return KeptTerms(finished, terms, without if without != text else "")
 
