@@ -1,4 +1,4 @@
-"""The example of docs/glossaries.md that proposes terms, run with the bundled model, and its table of stems."""
+"""The examples of docs/glossaries.md, run with the bundled model, and its table of stems."""
 
 from __future__ import annotations
 
@@ -28,6 +28,18 @@ def test_the_example_prints_what_the_docs_show(tmp_path: Path, monkeypatch: pyte
     run(build.removeprefix("lacuna"))
     printed = [line.rstrip() for line in run(suggest.removeprefix("lacuna")).splitlines()]
     assert printed == blocks("glossaries.md", "pottery\n").splitlines()
+
+
+def test_translations_are_those_that_the_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pottery.tsv").write_text(blocks("explain.md", "Der Ofen ist heiß."), encoding="utf-8")
+    Path("terms.tsv").write_text(blocks("glossaries.md", "source\ttarget"), encoding="utf-8")
+    made, *commands = blocks("glossaries.md", "printf").splitlines()
+    Path("new.txt").write_text(made.split("'")[1].replace("\\n", "\n"), encoding="utf-8")
+    build = blocks("glossaries.md", "lacuna build").splitlines()[0]
+    run(build.removeprefix("lacuna"))
+    printed = [run(command.removeprefix("lacuna")) for command in commands]
+    assert printed == [blocks("glossaries.md", "The rudes"), blocks("glossaries.md", "The pitchers")]
 
 
 @pytest.mark.parametrize(("row", "code"), [("German", "de"), ("English", "en")])
