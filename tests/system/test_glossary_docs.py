@@ -38,6 +38,7 @@ def test_translations_are_those_that_the_docs_show(tmp_path: Path, monkeypatch: 
     Path("new.txt").write_text(made.split("'")[1].replace("\\n", "\n"), encoding="utf-8")
     build = blocks("glossaries.md", "lacuna build").splitlines()[0]
     run(build.removeprefix("lacuna"))
+    run("index pottery")
     printed = [run(command.removeprefix("lacuna")) for command in commands]
     assert printed == [blocks("glossaries.md", "The rudes"), blocks("glossaries.md", "The pitchers")]
 
