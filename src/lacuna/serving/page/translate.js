@@ -50,7 +50,7 @@ export function glossaryChanged(name) {
 }
 
 function translateAgain() {
-  if (byId("translate-view").hidden) {
+  if (location.hash !== "#translate") { // known at once, while a view is shown only after the event
     addEventListener("hashchange", () => byId("text").focus(), { once: true });
     location.hash = "#translate";
   }
