@@ -57,6 +57,11 @@ from .pruning import Reverse as Reverse
 from .pruning import prune_store as prune_store
 from .fitting import choose_pruning as choose_pruning
 
+# Glossaries
+from .glossaries import Glossary as Glossary
+from .glossaries import Term as Term
+from .glossaries import load_glossary as load_glossary
+
 # Combiners, gate and calibration
 from .combiners import Adaptive as Adaptive
 from .combiners import Kster as Kster

@@ -122,7 +122,7 @@ def watched(chromium: Any, address: str) -> Iterator[Any]:
     page = context.new_page()
     complaints: list[str] = []
     # The browser logs error responses, which the page shows.
-    shown = tuple(f"responded with a status of {status}" for status in (403, 413))
+    shown = tuple(f"responded with a status of {status}" for status in (400, 403, 413))
     page.on("console", lambda said: None if any(one in said.text for one in shown) else complaints.append(said.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith(address) else complaints.append(request.url))

@@ -168,7 +168,13 @@ def test_a_sentence_to_check_says_why(page: Any) -> None:
         {"source": "ja", "text": "yes", "gap": " ", "confidence": 0.61, "flag": "", "match": ""},
         {"source": "ja", "text": "yes", "gap": "", "confidence": 0.9, "flag": "placeholders lost", "match": ""},
     ]
-    whole = {"text": "yes yes yes", "flag": "placeholders lost", "sentences": parts}
+    whole = {
+        "text": "yes yes yes",
+        "flag": "placeholders lost",
+        "sentences": parts,
+        "terms": [],
+        "without_glossary": None,
+    }
     page.route("**/api/v1/translate", lambda route: route.fulfill(json={**answer, "translations": [whole]}))
     write_paragraph(page)
     doubts = page.locator("#doubts li").all_inner_texts()
@@ -266,7 +272,7 @@ def test_tabs_are_walked_with_arrow_keys(page: Any) -> None:
 def test_the_page_about_the_api(page: Any, address: str) -> None:
     page.goto(f"{address}/docs")
     page.wait_for_selector(".route")
-    assert page.locator(".route").count() == 24
+    assert page.locator(".route").count() == 30
     calls = page.locator(".route pre").all_inner_texts()
     assert any(call.endswith("/api/v1/documents \\\n  -F file=@messages.po") for call in calls)
     assert any(call.endswith("/api/v1/documents/{id} -X DELETE") for call in calls)

@@ -9,6 +9,7 @@ import pytest
 from typer.main import get_command
 
 from commands import Refuse
+from lacuna.cli.commands import commands_of
 from lacuna.cli.main import VERBS, app, main
 from lacuna.cli.render import BarProgress
 from lacuna.errors import SettingError
@@ -109,7 +110,7 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
 
 def options_with_a_value() -> list[tuple[str, str]]:
     """Return each verb with each name of its options that take a value."""
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+    commands = commands_of(get_command(app))
     return [
         (verb, name)
         for verb in VERBS
@@ -123,7 +124,7 @@ def options_with_a_value() -> list[tuple[str, str]]:
 def test_an_option_at_the_end_of_the_line_needs_its_value(
     verb: str, option: str, tmp_path: Path, refuse: Refuse
 ) -> None:
-    refused = refuse([verb, option], tmp_path)
+    refused = refuse([*verb.split(), option], tmp_path)
     assert refused.line == f"lacuna: Option '{option}' requires an argument (see lacuna {verb} --help)"
 
 

@@ -79,7 +79,7 @@ def test_evaluate(world: Path, domain: Domain, run: Run) -> None:
 @pytest.mark.parametrize(("given", "name"), [("domain", "domain"), ("it=domain", "it")])
 def test_serve(given: str, name: str, world: Path, domain: Domain) -> None:
     with chdir(world):
-        [engine] = serve._open_domains(ModelOptions(device="cpu"), [given], fallback=False)
+        [engine] = serve._open_domains(ModelOptions(device="cpu"), [given], [], fallback=False)
     assert list(engine.memories) == list(engine.combiners) == [name]
     assert engine.resolve_options().combiner == name
     assert bool(engine.calibrations) == domain.manifest.calibrated

@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from lacuna.cli.commands import commands_of
 from lacuna.cli.main import VERBS, app
 from lacuna.combiners import Vanilla
 from lacuna.decoding import BeamSettings
@@ -23,11 +24,11 @@ HARMLESS = re.compile(
 
 
 def helps() -> list[tuple[str, str]]:
-    group = get_command(app)
+    commands = commands_of(get_command(app))
     return [
         (verb, text)
         for verb in VERBS
-        for parameter in group.commands[verb].params  # type: ignore[attr-defined]
+        for parameter in commands[verb].params
         if (text := getattr(parameter, "help", None))
     ]
 

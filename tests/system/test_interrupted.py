@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from typer.main import get_command
 
 from commands import Attempt, Run, snapshot
+from lacuna.cli.commands import commands_of
 from lacuna.cli.main import VERBS, app
 from lacuna.cli.render import BarProgress
 from lacuna.corpora import read_corpus
@@ -123,7 +125,7 @@ def test_only_verbs_that_keep_finished_work_claim_to_resume(
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    [command] = [command.cls for command in app.registered_commands if command.name == name]
+    command = type(commands_of(get_command(app))[name])
     monkeypatch.setattr(command, "load", staticmethod(lambda path: interrupt))
     ended = attempt(name)
     assert ended.code == 130

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lacuna.cli.commands import given, with_default
-from lacuna.cli.options import CORPUS_HELP, Json, ModelOptions, Precision, use_threads
+from lacuna.cli.options import CORPUS_HELP, GlossaryFile, Json, ModelOptions, Precision, use_threads
 from lacuna.cli.render import BarProgress, print_json, print_table
 from lacuna.progress import duration
 
@@ -32,6 +32,7 @@ def adapt(
         float | None,
         typer.Option(help=with_default("Largest share of what the memory adds that pruning may lose", MAX_LOSS)),
     ] = None,
+    glossary: GlossaryFile = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
     precision: Precision = "float32",
     json: Json = False,
@@ -53,6 +54,7 @@ def adapt(
         model=system.model,
         languages=system.languages,
         budget=budget,
+        glossary=glossary,
         seed=seed,
         **given(max_loss=max_loss),
         device=system.device,

@@ -81,6 +81,15 @@ def add_verb(app: typer.Typer, path: str, name: str | None = None) -> None:
     app.command(name or path.partition(":")[2], cls=command)(_not_expanded)
 
 
+def commands_of(group: Any, words: str = "") -> dict[str, Any]:  # noqa: ANN401 - click's own types
+    """Return the commands of all verbs by their names; a verb of two words is in a group of the first one."""
+    commands: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        inner = hasattr(command, "commands")
+        commands |= commands_of(command, f"{words}{name} ") if inner else {f"{words}{name}": command}
+    return commands
+
+
 class VerbCommand(TyperCommand):
     """The command of a verb.
 

@@ -15,7 +15,7 @@ from typing import Any
 _OTHER_NAMES = {"python": "comet_python", "target_language": "target", "write_key": "write_key_file"}
 _FIRST_NAMES = re.compile(r"[a-z]\w*(?:(?:, | and )[a-z]\w*)*(?=: )")
 _MARKED_NAME = re.compile(r"`([a-z]\w*)`")
-_VERB = re.compile(r"\blacuna (\w+)")
+_VERB = re.compile(r"\blacuna ((\w+)(?: \w+)?)")
 
 
 def name_options(message: str, verb: str, commands: Mapping[str, Any], arguments: Sequence[str] = ()) -> str:
@@ -32,8 +32,8 @@ def name_options(message: str, verb: str, commands: Mapping[str, Any], arguments
     if not _MARKED_NAME.search(message):
         return message  # without the import of what the options of other verbs are made of
     options: dict[str, str] = {}
-    for recommended in _VERB.findall(message):
-        options |= _options(commands.get(recommended))
+    for both, first_word in _VERB.findall(message):
+        options |= _options(commands.get(both) or commands.get(first_word))
     options |= own
     return _MARKED_NAME.sub(lambda name: options.get(name[1], name[1]), message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,14 @@ import typer
 from lacuna.cli.options import (
     Device,
     DomainFolder,
+    GlossaryFile,
     Json,
     ModelName,
     OptionalMemoryPaths,
+    StrictTerms,
     Threads,
+    check_strict,
+    open_glossary,
     parse_languages,
     refuse_with_domain,
     use_threads,
@@ -28,6 +33,7 @@ from lacuna.evaluation.significance import SAMPLES, SEED
 from lacuna.records import Languages
 
 if TYPE_CHECKING:
+    from lacuna.glossaries import Glossary
     from lacuna.translator import Translator
 
 _ALONE = "model alone"
@@ -46,6 +52,8 @@ def evaluate(
         list[Path] | None, typer.Option(help="Folder of lacuna fit: translate with it; may be given several times.")
     ] = None,
     domain: DomainFolder = None,
+    glossary: GlossaryFile = None,
+    strict_terms: StrictTerms = False,
     languages: Annotated[
         Languages | None,
         typer.Option(
@@ -71,7 +79,7 @@ def evaluate(
 
     Scores and signatures are those of sacreBLEU. For Chinese, Japanese and Korean, give the target language.
     With --model or --memory the test set is first translated by the model alone, and with every --combiner; with
-    --domain, by the model alone and with the domain.
+    --domain, by the model alone and with the domain. With --glossary, each of these also translates with the glossary.
     COMET needs a bilingual test set and a separate environment: make comet.
 
     Example: `lacuna evaluate it/test.tsv plain.txt memory.txt --languages de-en`
@@ -88,6 +96,7 @@ def evaluate(
         translators = _domain_translators(domain, device, model=model, memory=memory, combiner=combiner)
     else:
         translators = _translators(model, memory or [], combiner or [], languages, device)
+    translators |= _with_glossary(translators, open_glossary(glossary, languages), strict_terms)
     if languages is None and target is None:  # the model knows
         languages = next((translator.model.languages for translator in translators.values()), None)
     scores = evaluate_files(
@@ -135,6 +144,21 @@ def _domain_translators(folder: Path, device: str, **options: object) -> dict[st
     refuse_with_domain(**options)
     domain = open_domain(folder, device=device)
     return {_ALONE: System(domain.model).open(), str(folder): domain.translator}
+
+
+def _with_glossary(
+    translators: dict[str, Translator], glossary: Glossary | None, strict: bool
+) -> dict[str, Translator]:
+    """Return the same translators with a glossary, if there is one."""
+    check_strict(strict, glossary)
+    if glossary is None:
+        return {}
+    if not translators:
+        raise SettingError("--glossary: given without a system that translates; give --model, --memory or --domain")
+    return {
+        f"{name} + {glossary.name}": replace(translator.system, glossary=glossary, strict_terms=strict).open()
+        for name, translator in translators.items()
+    }
 
 
 def _comet_scorer(model: str | None, python: str | None, device: str, threads: int | None) -> CometScorer | None:

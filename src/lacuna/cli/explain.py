@@ -124,12 +124,14 @@ def _print_explanation(explanation: Explanation, compared: str | None, neighbors
         lines.append(("left out", ", ".join(f"sentence {sentence}" for sentence in explanation.without)))
     if compared is not None:
         lines.append(("with them", compared))
+    if explanation.without_glossary:
+        lines.append(("without glossary", explanation.without_glossary))
     lines.append(("model alone", explanation.base_text))
     lines.append(("score", f"{explanation.score:.4f}"))
     if explanation.confidence is not None:
         lines.append(("confidence", f"{explanation.confidence:.3f}"))
     print_table("Explanation", ["", ""], lines)
-    names = ["token", "p", "p model", "p memory", "weight", "margin", "confidence", "model alone"]
+    names = ["token", "p", "p model", "p memory", "weight", "margin", "confidence", "chosen by", "model alone"]
     if explanation.confidence is None:
         names.remove("confidence")
     print_table("Token by token", names, [_token_row(token) for token in explanation.tokens])
@@ -141,7 +143,7 @@ def _token_row(token: ExplainedToken) -> list[str]:
     numbers = [f"{p:.3f}" for p in (token.p, token.p_model, token.p_knn, token.knn_weight)]
     margin = "" if token.margin is None else f"{token.margin}{'+' if token.margin >= token.margin_cap else ''}"
     sure = [] if token.confidence is None else [f"{token.confidence:.3f}"]
-    return [token.token, *numbers, margin, *sure, token.model_token if token.changed else ""]
+    return [token.token, *numbers, margin, *sure, token.chosen_by, token.model_token if token.changed else ""]
 
 
 def _print_neighbors(explanation: Explanation, most: int) -> None:

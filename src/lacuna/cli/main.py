@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import typer
 
 from lacuna.cli import INTERRUPTED
-from lacuna.cli.commands import add_verb
+from lacuna.cli.commands import add_verb, commands_of
 from lacuna.cli.error_text import name_options
 from lacuna.cli.render import stop_bar
 from lacuna.errors import LacunaError, LacunaWarning
@@ -52,6 +52,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# Verbs of two words share their first one, a group.
+GROUPS = {"glossary": "Check and propose glossaries: files of terms, and how they must be translated."}
 # Each verb, as module and function of this package.
 VERBS = {
     "adapt": "adapt:adapt",
@@ -74,6 +76,8 @@ VERBS = {
     "tune": "fit:tune",
     "fit": "fit:fit",
     "translate": "translate:translate",
+    "glossary check": "glossary:check",
+    "glossary suggest": "glossary_suggest:suggest",
     "evaluate": "evaluate:evaluate",
     "explain": "explain:explain",
     "calibrate": "explain:calibrate",
@@ -83,13 +87,15 @@ VERBS = {
     "serve": "serve:serve",
     "demo": "reproduce:demo",
 }
+_groups = {name: typer.Typer(help=text, no_args_is_help=True) for name, text in GROUPS.items()}
 for _name, _path in VERBS.items():
-    add_verb(app, f"lacuna.cli.{_path}", _name)
+    _first, _, _second = _name.partition(" ")
+    add_verb(_groups[_first] if _second else app, f"lacuna.cli.{_path}", _second or _first)
 
 
 @dataclass
 class Invocation:
-    """The verb that was invoked, and the commands of all verbs; empty if there was none."""
+    """The verb that was invoked, or its first word, and the commands of all verbs; empty if there was none."""
 
     verb: str = ""
     commands: dict[str, Any] = field(default_factory=dict)
@@ -109,7 +115,17 @@ def root(
     """Adapt a translation model to a domain with a searchable memory, and keep only what the model needs."""
     invocation = context.ensure_object(Invocation)
     invocation.verb = context.invoked_subcommand or ""
-    invocation.commands = context.command.commands  # type: ignore[attr-defined]
+    invocation.commands = commands_of(context.command)
+
+
+def _note_second_word(context: typer.Context) -> None:
+    """Complete the name of the verb that was invoked."""
+    context.ensure_object(Invocation).verb += f" {context.invoked_subcommand}"
+
+
+for _name, _group in _groups.items():
+    _group.callback()(_note_second_word)
+    app.add_typer(_group, name=_name, help=GROUPS[_name])
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from lacuna.records import Languages, SentencePair
 
 if TYPE_CHECKING:
     from lacuna.combiners import Combiner, Gate
+    from lacuna.glossaries import Glossary
     from lacuna.memory import Memory
     from lacuna.models import Model
     from lacuna.translator import System, Translator
@@ -75,6 +76,19 @@ Temperature = Annotated[
     float | None,
     typer.Option(
         "--temperature", help=with_default("Divides squared distances", "lacuna.combiners:Vanilla.temperature")
+    ),
+]
+GlossaryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--glossary", metavar="FILE", help="Terms and their translations: TSV, CSV or TBX; see lacuna glossary."
+    ),
+]
+StrictTerms = Annotated[
+    bool,
+    typer.Option(
+        "--strict-terms",
+        help="A translation that lacks a term is made again so that it must have it, instead of asking gently first.",
     ),
 ]
 BeamWidth = Annotated[
@@ -199,6 +213,8 @@ class SystemOptions(MemoryOptions):
     temperature: Temperature = None
     beam: BeamWidth = None
     tag: TagOption = None
+    glossary: GlossaryFile = None
+    strict_terms: StrictTerms = False
 
     def open(
         self,
@@ -216,7 +232,7 @@ class SystemOptions(MemoryOptions):
 
         beam = BeamSettings(**given(beam=self.beam, length_penalty=length_penalty))
         if self.domain is not None:
-            more = {"beam": beam, "fallback": fallback, **given(int8=int8)}
+            more = {"beam": beam, "fallback": fallback, **given(int8=int8), **self._terms()}
             return self._open_domain(self.domain, more, calibration=calibration, gate=gate or None)
         if self.needs_memory and not self.memory:
             raise SettingError("no memory to search; give --memory STORE or --domain DOMAIN")
@@ -236,7 +252,9 @@ class SystemOptions(MemoryOptions):
             guard_ends=not as_given,
             int8=int8,
             fallback=fallback,
+            **self._terms(),
         )
+        check_strict(self.strict_terms, system.glossary)
         return system.open()
 
     def _open_domain(self, folder: Path, more: dict[str, Any], **options: object) -> Translator:
@@ -246,7 +264,13 @@ class SystemOptions(MemoryOptions):
         refuse_with_domain(**{name: getattr(self, name) for name in own}, **options)
         use_threads(self.threads)
         system: System = open_domain(folder, device=self.device).system
-        return replace(system, memories=self._tagged(system.memories), **more).open()
+        system = replace(system, memories=self._tagged(system.memories), **more)
+        check_strict(self.strict_terms, system.glossary)
+        return system.open()
+
+    def _terms(self) -> dict[str, Any]:
+        """Return the glossary and its use, as far as they are given."""
+        return given(glossary=open_glossary(self.glossary, self.languages), strict_terms=self.strict_terms or None)
 
     def _tagged(self, memories: Sequence[Memory]) -> list[Memory]:
         return list(memories) if self.tag is None else [memory.tagged(self.tag) for memory in memories]
@@ -276,6 +300,24 @@ class OptionalSystemOptions(SystemOptions):
     """The same for a verb that also translates without memories."""
 
     needs_memory: ClassVar[bool] = False
+
+
+def open_glossary(file: Path | None, languages: Languages | None = None) -> Glossary | None:
+    """Read a glossary, if there is one.
+
+    :param languages: The direction; a TBX file with more than two languages needs it.
+    """
+    if file is None:
+        return None
+    from lacuna.glossaries import load_glossary
+
+    return load_glossary(file, languages=languages)
+
+
+def check_strict(strict: bool, glossary: Glossary | None) -> None:
+    """Refuse strict terms without a glossary."""
+    if strict and glossary is None:
+        raise SettingError("--strict-terms: given without a glossary; give one with --glossary FILE")
 
 
 def refuse_with_domain(**options: Any) -> None:  # noqa: ANN401 - options of any type

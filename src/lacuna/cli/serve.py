@@ -15,6 +15,9 @@ from lacuna.cli.render import print_json
 from lacuna.errors import SettingError, needs_extra
 
 if TYPE_CHECKING:
+    from lacuna.domain import Domain
+    from lacuna.glossaries import Glossary
+    from lacuna.records import Languages
     from lacuna.serving import Engine
 
 Opened = TypeVar("Opened")
@@ -41,6 +44,15 @@ def serve(
         ),
     ] = None,
     calibration: CalibrationFolder = None,
+    glossary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--glossary",
+            metavar="NAME=FILE",
+            help="Terms and their translations; one with the name of a memory is used with it. May be given several "
+            "times. A domain has its own, which this replaces.",
+        ),
+    ] = None,
     domain: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,7 +74,9 @@ def serve(
     ] = None,
     write_key_file: Annotated[
         Path | None,
-        typer.Option(help=f"File with the key for edits of memories, which are off without; or set {_WRITE_VARIABLE}."),
+        typer.Option(
+            help=f"File with the key for edits of memories and glossaries, off without; or set {_WRITE_VARIABLE}."
+        ),
     ] = None,
     writable: Annotated[
         bool, typer.Option("--writable", help="Take edits without a key, from this machine, on a server without keys.")
@@ -131,15 +145,16 @@ def serve(
             combiner=combiner,
             calibration=calibration,
         )
-        engines = _open_domains(system, domain, without_memory_on_failure)
+        engines = _open_domains(system, domain, glossary or [], without_memory_on_failure)
     else:
-        engines = [_open(system, memory or [], combiner or [], calibration, without_memory_on_failure)]
+        engines = [_open(system, memory or [], combiner or [], calibration, glossary or [], without_memory_on_failure)]
 
     def announce(url: str) -> None:
         memories = [name for engine in engines for name in engine.memories]
         if json:
             combiners = [name for engine in engines for name in engine.combiners]
-            return print_json({"url": url, "memories": memories, "combiners": combiners})
+            glossaries = [name for engine in engines for name in engine.glossaries]
+            return print_json({"url": url, "memories": memories, "combiners": combiners, "glossaries": glossaries})
         models = ", ".join(engine.model.name for engine in engines)
         typer.echo(f"serving {models} with {', '.join(memories) or 'no memory'} at {url}")
 
@@ -149,7 +164,12 @@ def serve(
 
 
 def _open(
-    system: ModelOptions, memory: list[str], combiner: list[str], calibration: Path | None, fallback: bool
+    system: ModelOptions,
+    memory: list[str],
+    combiner: list[str],
+    calibration: Path | None,
+    glossary: list[str],
+    fallback: bool,
 ) -> Engine:
     from lacuna.combiners import load_combiner
     from lacuna.memory import open_memory
@@ -163,14 +183,32 @@ def _open(
     if len(set(names)) < len(names):
         raise SettingError(f"--combiner: got the names {', '.join(names)}; give each its own")
     calibrations = {} if measured is None else {memory.name: measured for memory in memories}
-    return Engine(system.load(), memories, dict(combiners), calibrations, fallback=fallback)
+    model = system.load()
+    glossaries = _open_glossaries(glossary, model.languages)
+    return Engine(
+        model, memories, dict(combiners), calibrations, glossaries=list(glossaries.values()), fallback=fallback
+    )
 
 
-def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> list[Engine]:
+def _open_glossaries(options: list[str], languages: Languages | None) -> dict[str, Glossary]:
+    """Read glossaries, by name."""
+    from lacuna.glossaries import Glossary, load_glossary
+
+    def load(file: str, name: str) -> Glossary:
+        return Glossary(load_glossary(file, languages=languages), name, Path(file))
+
+    named = (option if "=" in option else f"{Path(option).stem}={option}" for option in options)
+    glossaries = [_named("--glossary", option, load) for option in named]
+    names = [glossary.name for glossary in glossaries]
+    if len(set(names)) < len(names):
+        raise SettingError(f"--glossary: got the names {', '.join(names)}; give each its own")
+    return dict(zip(names, glossaries, strict=True))
+
+
+def _open_domains(system: ModelOptions, given: list[str], glossary: list[str], fallback: bool) -> list[Engine]:
     """Return one engine for each model: domains of the same model and languages share it."""
-    from lacuna.domain import Domain, open_domain
+    from lacuna.domain import open_domain
     from lacuna.domain.manifest import read_domain_manifest
-    from lacuna.serving import Engine
 
     use_threads(system.threads)
     loaded: dict[tuple[str, str | None], dict[str, Domain]] = {}
@@ -181,8 +219,27 @@ def _open_domains(system: ModelOptions, given: list[str], fallback: bool) -> lis
             raise SettingError(f"--domain: got the name {name} twice; give each its own, as in NAME=DOMAIN")
         same = next(iter(domains.values()), None)
         domains[name] = open_domain(folder, device=system.device, model=same.model if same else None)
-    opened = ({name: domain.open_system(name) for name, domain in domains.items()} for domains in loaded.values())
-    return [Engine.of(systems, fallback=fallback) for systems in opened]
+    first, *others = loaded.values()
+    if others and glossary:
+        raise SettingError("--glossary: given with domains of several languages; put it into a domain, as glossary.tsv")
+    glossaries = _open_glossaries(glossary, next(iter(first.values())).model.languages)
+    return [_domain_engine(domains, glossaries, fallback) for domains in (first, *others)]
+
+
+def _domain_engine(domains: dict[str, Domain], glossaries: dict[str, Glossary], fallback: bool) -> Engine:
+    """Return an engine of domains of the same model.
+
+    :param glossaries: Instead of those of the domains with these names, and others.
+    """
+    from lacuna.domain.domain_folder import GLOSSARY
+    from lacuna.glossaries import Glossary
+    from lacuna.serving import Engine
+
+    systems = {name: domain.open_system(name) for name, domain in domains.items()}
+    own = {
+        name: Glossary(systems[name].glossary or (), name, domain.path / GLOSSARY) for name, domain in domains.items()
+    }
+    return Engine.of(systems, glossaries=list((own | glossaries).values()), fallback=fallback)
 
 
 def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Opened:
@@ -191,7 +248,7 @@ def _named(option: str, given: str, open_it: Callable[[str, str], Opened]) -> Op
     if not equals or ":" in name:  # an address may have settings, as in milvus://HOST/COLLECTION?deadline=2
         name, folder = Path(given.partition("?")[0]).name, given
     if not name or not folder:
-        raise SettingError(f"{option}: got {given!r}; write NAME=FOLDER")
+        raise SettingError(f"{option}: got {given!r}; write {'NAME=FILE' if option == '--glossary' else 'NAME=FOLDER'}")
     return open_it(folder, name)
 
 

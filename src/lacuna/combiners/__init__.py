@@ -5,7 +5,7 @@ from lacuna.combiners.base import Combiner, Neighbors, kernel_weights
 from lacuna.combiners.end_guard import EndGuard
 from lacuna.combiners.exact_contexts import ExactContexts
 from lacuna.combiners.gate import Gate, load_gate, save_gate
-from lacuna.combiners.interpolation import interpolate, mix_tokens, token_mass
+from lacuna.combiners.interpolation import interpolate, mix_given, mix_tokens, token_mass
 from lacuna.combiners.kster import Kster
 from lacuna.combiners.proximity import Proximity
 from lacuna.combiners.storage import COMBINERS, SavedCombiner, load_combiner, save_combiner
@@ -27,6 +27,7 @@ __all__ = [
     "kernel_weights",
     "load_combiner",
     "load_gate",
+    "mix_given",
     "mix_tokens",
     "save_combiner",
     "save_gate",

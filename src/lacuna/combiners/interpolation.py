@@ -3,9 +3,10 @@
     p(y | x, y_<t) = knn_weight * p_kNN(y | x, y_<t) + (1 - knn_weight) * p_model(y | x, y_<t)
 
 A combiner gives each neighbor a *mass*: the masses of the neighbors with a value add up to ``knn_weight * p_kNN`` of
-that value, and those of all neighbors to ``knn_weight``. There are three forms, by what is asked for: the most probable
-tokens (:func:`mix_tokens`), the log-probabilities of retrieved tokens (:func:`retrieved_gains`), and the probability of
-one token (:func:`interpolate`, :func:`gold_probability`). Knows nothing of particular combiners and indexes.
+that value, and those of all neighbors to ``knn_weight``. There are four forms, by what is asked for: the most probable
+tokens (:func:`mix_tokens`), given tokens (:func:`mix_given`), the log-probabilities of retrieved tokens
+(:func:`retrieved_gains`), and the probability of one token (:func:`interpolate`, :func:`gold_probability`). Knows
+nothing of particular combiners and indexes.
 """
 
 from __future__ import annotations
@@ -98,9 +99,7 @@ def mix_tokens(
     tokens, log_probs = best
     if not mass.shape[1]:
         return best
-    # Rounding may push the sum slightly above 1, where log1p gives NaN.
-    with np.errstate(divide="ignore"):
-        share = np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
+    share = _log_model_share(mass)
     is_value = values[:, :, None] == tokens[:, None, :]  # (queries, k, count)
     # A token of both lists has the log-probability of the first, whose last bits may be others.
     place, ranked = is_value.argmax(2), is_value.any(2)
@@ -117,6 +116,31 @@ def mix_tokens(
     every, log_p = np.concatenate([tokens, values], 1), np.concatenate([alone, mixed], 1)
     order = np.lexsort((every, -log_p))[:, : tokens.shape[1]]
     return NextTokens(np.maximum(np.take_along_axis(every, order, 1), 0), np.take_along_axis(log_p, order, 1))
+
+
+def mix_given(
+    tokens: NDArray[np.int64], log_p_model: NDArray[np.float32], mass: NDArray[np.float32], values: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return the interpolated log-probabilities of given tokens: (queries, tokens).
+
+    :param tokens: (queries, tokens).
+    :param log_p_model: Log-probabilities that the model gives to them: (queries, tokens).
+    :param mass: Of each neighbor: (queries, k).
+    :param values: Token of each neighbor: (queries, k).
+    """
+    says = values[:, None, :] == tokens[:, :, None]  # (queries, tokens, k)
+    with np.errstate(divide="ignore"):
+        gain = np.log((says * mass[:, None, :]).sum(2, dtype=np.float32))
+    log_p: NDArray[np.float32] = np.logaddexp(log_p_model + _log_model_share(mass), gain)
+    return log_p
+
+
+def _log_model_share(mass: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the log of the share of the model: (queries, 1)."""
+    # Rounding may push the sum slightly above 1, where log1p gives NaN.
+    with np.errstate(divide="ignore"):
+        share: NDArray[np.float32] = np.log1p(-np.minimum(mass.sum(1, keepdims=True), np.float32(1.0)))
+    return share
 
 
 def token_mass(mass: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

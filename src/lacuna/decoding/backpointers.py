@@ -47,6 +47,11 @@ class Extensions:
         """Select the first columns of each sentence."""
         return Extensions(self.rows[:, :count], self.tokens[:, :count], self.log_probs[:, :count])
 
+    def choose(self, columns: NDArray[np.int64]) -> Extensions:
+        """Select columns of each sentence: (sentences, width)."""
+        rows, tokens = np.take_along_axis(self.rows, columns, 1), np.take_along_axis(self.tokens, columns, 1)
+        return Extensions(rows, tokens, np.take_along_axis(self.log_probs, columns, 1))
+
     def take(self, sentences: NDArray[np.int64], columns: NDArray[np.int64]) -> Extensions:
         """Select columns of some sentences, and flatten them into the rows of the next batch.
 

@@ -109,6 +109,10 @@ class BeamRules:
         self._backpointers = Backpointers()
         self._finished = FinishedHypotheses(sentences, settings.beam)
 
+    def ask(self, live: LiveHypotheses) -> tuple[int, NDArray[np.int64] | None]:
+        """Return how many next tokens of each row are wanted, and which others: (rows, tokens), -1 for none."""
+        return self.wanted, None
+
     def step(self, live: LiveHypotheses, following: NextTokens) -> tuple[LiveHypotheses, Extensions]:
         """Choose among the next tokens of all rows; return the sentences that continue and their new rows."""
         totals, candidates = self._candidates(live, following)
@@ -116,7 +120,7 @@ class BeamRules:
         lengths = live.lengths + 1
         ends = candidates.tokens == self._eos_id
         ends |= (lengths >= live.limits)[:, None]
-        divisors = (lengths.astype(np.float64) ** self._settings.length_penalty).astype(np.float32)
+        divisors = self._divisors(lengths)
         # Only the best `beam` candidates may finish; the others replace them if they end.
         beam = min(self._settings.beam, totals.shape[1])
         if ends[:, :beam].any():
@@ -126,14 +130,7 @@ class BeamRules:
         best = np.argsort(ends, axis=1, kind="stable")[:, :beam]
         unfinished = np.where(ends, _NONE, totals)[np.arange(len(best))[:, None], best]
         continues = np.flatnonzero(self._continues(live.sentences, unfinished[:, 0], divisors))
-        best = best[continues]
-        extensions = candidates.take(continues, best)
-        parents = nodes[continues[:, None], best]
-        kept = LiveHypotheses(
-            live.sentences[continues], live.limits[continues], lengths[continues], unfinished[continues], parents
-        )
-        kept.nodes = self._backpointers.add(parents.ravel(), extensions, kept.score_gaps()).reshape(parents.shape)
-        return kept, extensions
+        return self._extend(live, candidates, continues, best[continues], unfinished[continues])
 
     def results(self, sentences: Sequence[int]) -> list[list[Hypothesis]]:
         """Return the finished hypotheses of some sentences, best first."""
@@ -147,19 +144,63 @@ class BeamRules:
         """
         return 2 * self._settings.beam
 
+    @property
+    def width(self) -> int:
+        """Number of rows of each sentence after its first token, if the vocabulary is as large."""
+        return self._settings.beam
+
     def _candidates(self, live: LiveHypotheses, following: NextTokens) -> tuple[NDArray[np.float32], Extensions]:
         """Return the best extensions of each sentence, best first, and their totals: ``(live, candidates)``."""
-        count, width = live.totals.shape
-        tokens, gains = following
-        per_row = gains.shape[1]
-        sums = (live.totals.reshape(-1, 1) + gains).reshape(count, width * per_row)
+        sums = (live.totals.reshape(-1, 1) + following.log_probs).reshape(len(live), -1)
+        return self._best(live, following, sums)
+
+    def _best(
+        self, live: LiveHypotheses, following: NextTokens, sums: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], Extensions]:
+        """Return the extensions with the largest sums."""
         # Stable, so that ties do not depend on the machine.
         best = np.argsort(-sums, axis=1, kind="stable")[:, : self.wanted]
-        rows, places = np.arange(count)[:, None], best // per_row
-        totals = sums[rows, best]
-        _check(sums, totals[:, 0], live.lengths)
-        tokens, gains = tokens.reshape(count, -1)[rows, best], gains.reshape(count, -1)[rows, best]
-        return totals, Extensions(rows * width + places, tokens, gains)
+        totals = sums[np.arange(len(live))[:, None], best]
+        check_sums(sums, totals[:, 0], live.lengths)
+        return totals, self._extensions(live, following, best)
+
+    @staticmethod
+    def _extensions(live: LiveHypotheses, following: NextTokens, best: NDArray[np.int64]) -> Extensions:
+        """Return some extensions of each sentence, numbered row by row: (live, candidates)."""
+        count, width = live.totals.shape
+        tokens, log_probs = following
+        rows, places = np.arange(count)[:, None], best // tokens.shape[1]
+        tokens, log_probs = tokens.reshape(count, -1)[rows, best], log_probs.reshape(count, -1)[rows, best]
+        return Extensions(rows * width + places, tokens, log_probs)
+
+    def _extend(
+        self,
+        live: LiveHypotheses,
+        candidates: Extensions,
+        continues: NDArray[np.int64],
+        best: NDArray[np.int64],
+        totals: NDArray[np.float32],
+    ) -> tuple[LiveHypotheses, Extensions]:
+        """Return sentences that continue, and their new rows.
+
+        :param best: The candidates that become rows: (continues, width).
+        :param totals: Of these: (continues, width).
+        """
+        extensions = candidates.take(continues, best)
+        parents = live.nodes.ravel()[extensions.rows]
+        kept = LiveHypotheses(
+            live.sentences[continues],
+            live.limits[continues],
+            live.lengths[continues] + 1,
+            totals,
+            parents.reshape(best.shape),
+        )
+        kept.nodes = self._backpointers.add(parents, extensions, kept.score_gaps()).reshape(best.shape)
+        return kept, extensions
+
+    def _divisors(self, lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return by what the totals of hypotheses are divided."""
+        return (lengths.astype(np.float64) ** self._settings.length_penalty).astype(np.float32)
 
     def _continues(
         self, sentences: NDArray[np.int64], best: NDArray[np.float32], divisors: NDArray[np.float32]
@@ -177,7 +218,7 @@ class BeamRules:
         return np.asarray(improvable & (best > _NONE))
 
 
-def _check(sums: NDArray[np.float32], best: NDArray[np.float32], lengths: NDArray[np.int64]) -> None:
+def check_sums(sums: NDArray[np.float32], best: NDArray[np.float32], lengths: NDArray[np.int64]) -> None:
     """Raise on scores that are not log-probabilities, and on a sentence without any possible first token."""
     wrong = np.isnan(sums).any(axis=1) | (best == -_NONE)
     if wrong.any():

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from lacuna.likely_tokens import NextTokens
 
@@ -22,7 +24,8 @@ class Scorer(Protocol[State]):
     Everything that changes is in the state, so one scorer can serve several searches at once. A state must not be used
     after ``advance``; until then it may be scored any number of times.
 
-    Rows are grouped by sentence, the same number for each: one at the start, then at most the beam width.
+    Rows are grouped by sentence, the same number for each: one at the start, then at most the beam width, or
+    twice as many in a strict search.
     """
 
     @property
@@ -44,12 +47,21 @@ class Scorer(Protocol[State]):
     def start(self, sources: Sequence[Sequence[int]]) -> State:
         """Start one hypothesis for each source, one row each."""
 
-    def score(self, state: State, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+    def score(
+        self,
+        state: State,
+        count: int,
+        score_gap: torch.Tensor | None = None,
+        also: NDArray[np.int64] | None = None,
+    ) -> NextTokens:
         """Return the most probable next tokens of each row, without those that are never chosen.
 
         :param count: Number of tokens wanted; fewer if the vocabulary is smaller.
         :param score_gap: How many nats each row is below the best one of its sentence: ``(rows,)``. A scorer may spend
             less on rows with a large gap; ``None`` means 0 for all.
+        :param also: Tokens wanted in any case, different ones in each row, -1 for none: ``(rows, others)``. They are in
+            additional columns, the last ones of the answer, with a log-probability of minus infinity for -1, tokens
+            that are never chosen, and those that are among the most probable. Only given by a search with constraints.
         """
 
     def advance(self, state: State, rows: torch.Tensor, tokens: torch.Tensor) -> State:

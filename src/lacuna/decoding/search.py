@@ -14,7 +14,9 @@ from typing import Generic
 import torch
 
 from lacuna.decoding.backpointers import Hypothesis
-from lacuna.decoding.beam import BeamRules, BeamSettings, LiveHypotheses
+from lacuna.decoding.beam import BeamSettings, LiveHypotheses
+from lacuna.decoding.constrained_beam import rules_for
+from lacuna.decoding.constraints import Constraints
 from lacuna.decoding.scorer import Scorer, State
 from lacuna.errors import SettingError
 from lacuna.likely_tokens import NextTokens
@@ -86,14 +88,18 @@ def search(
     settings: BeamSettings,
     *,
     capacity: BatchCapacity | None = None,
+    constraints: Constraints | None = None,
     on_finished: Callable[[int], None] = lambda count: None,
 ) -> list[list[Hypothesis]]:
     """Translate sources; return up to ``beam`` hypotheses for each, best first and at least one.
 
     :param capacity: Maximum batch size; by default all sources are searched at once.
+    :param constraints: What the translations must contain or not.
     :param on_finished: Called with the number of sentences that ended in a step, if there are any.
     """
-    groups = search_blocks(scorer, [sources], settings, capacity=capacity, on_finished=on_finished)
+    groups = search_blocks(
+        scorer, [sources], settings, capacity=capacity, constraints=constraints, on_finished=on_finished
+    )
     return [hypotheses for _, hypotheses in sorted(result for group in groups for result in group)]
 
 
@@ -104,6 +110,7 @@ def search_blocks(
     settings: BeamSettings,
     *,
     capacity: BatchCapacity | None = None,
+    constraints: Constraints | None = None,
     on_finished: Callable[[int], None] = lambda count: None,
 ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
     """Translate blocks of sources in one search, and yield hypotheses while the search is running.
@@ -111,6 +118,7 @@ def search_blocks(
     Sentences start block by block, longest first within a block. Those of the next block take the places of those that
     have ended, so a block costs no batch of its own.
 
+    :param constraints: By number of the sentence, counted over all blocks.
     :return: Groups of finished sentences: their numbers, counted over all blocks, and their hypotheses.
     """
     sources = [source for block in blocks for source in block]
@@ -121,7 +129,7 @@ def search_blocks(
         for start, block in zip(starts, blocks, strict=False)
         for index in longest_first([len(source) for source in block])
     ]
-    running = _RunningBatch(scorer, sources, settings)
+    running = _RunningBatch(scorer, sources, settings, constraints)
     unread: list[int] = []
     while waiting or running.sentences:
         before = running.numbers
@@ -143,9 +151,15 @@ def search_blocks(
 class _RunningBatch(Generic[State]):
     """The sentences under search."""
 
-    def __init__(self, scorer: Scorer[State], sources: Sequence[Sequence[int]], settings: BeamSettings) -> None:
+    def __init__(
+        self,
+        scorer: Scorer[State],
+        sources: Sequence[Sequence[int]],
+        settings: BeamSettings,
+        constraints: Constraints | None,
+    ) -> None:
         self._scorer, self._sources, self._settings = scorer, sources, settings
-        self._rules = BeamRules(len(sources), scorer.eos_id, settings)
+        self._rules = rules_for(len(sources), scorer.eos_id, settings, constraints)
         self._current: tuple[LiveHypotheses, State] | None = None
 
     @property
@@ -161,7 +175,7 @@ class _RunningBatch(Generic[State]):
     @property
     def may_start(self) -> bool:
         """Whether sentences can start now. If the beam is wider than the vocabulary, the first steps are narrower."""
-        return self._current is None or (self._scorer.joins and self._settings.beam <= self._scorer.vocabulary_size)
+        return self._current is None or (self._scorer.joins and self._rules.width <= self._scorer.vocabulary_size)
 
     def longest(self, others: Sequence[int]) -> int:
         """Return the length of the longest source, of this batch and of other sentences."""
@@ -171,9 +185,8 @@ class _RunningBatch(Generic[State]):
         """Find the first tokens of more sentences, and add them to the batch."""
         sources = [self._sources[number] for number in numbers]
         state = self._scorer.start(sources)
-        following = self._scorer.score(state, self._rules.wanted)
         limits = [min(self._settings.limit(len(source)), self._scorer.max_new_tokens) for source in sources]
-        started = self._extend(LiveHypotheses.start(numbers, limits), state, following)
+        started = self._extend(LiveHypotheses.start(numbers, limits), state, None)
         if started is None or self._current is None:
             self._current = started or self._current
         else:
@@ -185,15 +198,23 @@ class _RunningBatch(Generic[State]):
         assert self._current is not None
         live, state = self._current
         gaps = torch.from_numpy(live.score_gaps())
-        self._current = self._extend(live, state, self._scorer.score(state, self._rules.wanted, gaps))
+        self._current = self._extend(live, state, gaps)
 
     def results(self, sentences: Sequence[int]) -> list[list[Hypothesis]]:
         """Return the finished hypotheses of some sentences."""
         return self._rules.results(sentences)
 
-    def _extend(self, live: LiveHypotheses, state: State, following: NextTokens) -> tuple[LiveHypotheses, State] | None:
+    def _extend(
+        self, live: LiveHypotheses, state: State, gaps: torch.Tensor | None
+    ) -> tuple[LiveHypotheses, State] | None:
         """Choose the next tokens; return ``None`` if all sentences end with them."""
+        following = self._score(live, state, gaps)
         live, extensions = self._rules.step(live, following)
         if not len(live):
             return None
         return live, self._scorer.advance(state, *map(torch.from_numpy, (extensions.rows, extensions.tokens)))
+
+    def _score(self, live: LiveHypotheses, state: State, gaps: torch.Tensor | None) -> NextTokens:
+        count, also = self._rules.ask(live)
+        # Only constraints need other tokens; without them, a scorer need not know how to give them.
+        return self._scorer.score(state, count, gaps) if also is None else self._scorer.score(state, count, gaps, also)

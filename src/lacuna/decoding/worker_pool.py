@@ -15,6 +15,7 @@ import torch
 
 from lacuna.decoding.backpointers import Hypothesis
 from lacuna.decoding.beam import BeamSettings
+from lacuna.decoding.constraints import Constraints
 from lacuna.decoding.scorer import Scorer, State
 from lacuna.decoding.search import BatchCapacity, longest_first, search_blocks
 from lacuna.progress import SILENT, Progress
@@ -47,6 +48,7 @@ def decode_all(
     *,
     batch_size: int = 32,
     max_tokens: int | None = None,
+    constraints: Constraints | None = None,
     pool: WorkerPool | None = None,
     progress: Progress = SILENT,
 ) -> list[list[Hypothesis]]:
@@ -54,11 +56,21 @@ def decode_all(
 
     :param batch_size: Maximum number of sentences in a batch of a worker.
     :param max_tokens: Maximum number of source tokens in a batch of a worker, padding included.
+    :param constraints: What the translations must contain or not.
     :param pool: By default only the calling thread searches.
     """
     capacity = BatchCapacity(batch_size, max_tokens)
     progress.start("translate", len(sources), "sentences")
-    groups = decode_blocks(scorer, sources, settings, [len(sources)], capacity, pool=pool, on_finished=progress.advance)
+    groups = decode_blocks(
+        scorer,
+        sources,
+        settings,
+        [len(sources)],
+        capacity,
+        constraints=constraints,
+        pool=pool,
+        on_finished=progress.advance,
+    )
     results = [hypotheses for group in groups for hypotheses in group]
     progress.finish()
     return results
@@ -71,6 +83,7 @@ def decode_blocks(
     blocks: Sequence[int],
     capacity: BatchCapacity,
     *,
+    constraints: Constraints | None = None,
     pool: WorkerPool | None = None,
     on_finished: Callable[[int], None] = lambda count: None,
 ) -> Generator[list[list[Hypothesis]], None, None]:
@@ -78,8 +91,11 @@ def decode_blocks(
 
     :param blocks: Number of sources in each block. Search starts block by block and longest first within a block, so
         smaller blocks give results earlier.
+    :param constraints: What the translations must contain or not.
     :param on_finished: Called with the number of sentences that ended in a step, never by two threads at once.
     """
+    if constraints is not None:
+        constraints.check(len(sources))
     pool = pool or WorkerPool()
     lock, stopped = Lock(), Event()
 
@@ -92,7 +108,8 @@ def decode_blocks(
     def work(part: list[list[int]]) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         numbers = [number for block in part for number in block]
         texts = [[sources[number] for number in block] for block in part]
-        groups = search_blocks(scorer, texts, settings, capacity=capacity, on_finished=report)
+        chosen = None if constraints is None else constraints.select(numbers)
+        groups = search_blocks(scorer, texts, settings, capacity=capacity, constraints=chosen, on_finished=report)
         return ([(numbers[index], hypotheses) for index, hypotheses in group] for group in groups)
 
     parts = partition([len(source) for source in sources], blocks, pool.workers)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from lacuna.documents.paragraphs import Paragraph, Splitter, fitting, translate_paragraphs
+from lacuna.documents.paragraphs import Paragraph, Splitter, checking, fitting, translate_paragraphs
 from lacuna.documents.translation import DocumentReport, DocumentSettings, DocumentTranslator
 from lacuna.errors import SettingError
 from lacuna.memory import SegmentMatches
@@ -68,7 +68,8 @@ def translate_file(
     splitter = Splitter(languages, fitting(translator.model))
     matches = SegmentMatches(translator.memories, tag, fallback=translator.system.fallback)
     translate = partial(translator.stream_groups, confidence=True, batch_size=batch_size, progress=progress, pool=pool)
-    documents = DocumentTranslator(translate, splitter, matches, settings)
+    check = checking(translator.system.glossary, languages, translator.memories)
+    documents = DocumentTranslator(translate, splitter, matches, settings, check=check)
     return documents.translate_file(Path(path), Path(into))
 
 

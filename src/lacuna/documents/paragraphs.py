@@ -14,13 +14,18 @@ from typing import NamedTuple
 
 from lacuna.corpora.placeholders import placeholder_spans
 from lacuna.documents.sentence_splitting import Piece, split_clauses, split_sentences
-from lacuna.memory import SegmentMatches
+from lacuna.glossaries import Glossary
+from lacuna.memory import Memory, SegmentMatches
 from lacuna.models import Model
-from lacuna.records import Languages, Translation
+from lacuna.records import Languages, TranslatedTerm, Translation
 from lacuna.translator.restoring import check_translation
+from lacuna.translator.term_check import TermCheck
 
 TranslateGroups = Callable[[Iterable[Sequence[str]]], Iterator[list[Translation]]]
 """Translates groups of sentences, of any size, and yields the translations of each group in order."""
+
+CheckTranslation = Callable[[str, str], str]
+"""Says why a person should look at the translation of a source; or nothing."""
 
 _LETTER = re.compile(r"[^\W\d_]")
 _WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my")
@@ -74,6 +79,26 @@ class Paragraph:
         """Whether the confidence of a sentence is not known that a person did not translate."""
         translations = (sentence.translation for sentence in self.sentences if not sentence.match)
         return any(translation is not None and translation.confidence is None for translation in translations)
+
+    @property
+    def terms(self) -> tuple[TranslatedTerm, ...]:
+        """The terms of the glossary in all sentences, with their places in the whole source and translation."""
+        terms: list[TranslatedTerm] = []
+        place = written = 0
+        for sentence in self.sentences:
+            # Only white space is between sentences.
+            place = self.source.index(sentence.source, place)
+            terms += [_moved(term, place, written) for term in _terms(sentence)]
+            place += len(sentence.source)
+            written += sum(map(len, sentence.written))
+        return tuple(terms)
+
+    @property
+    def without_glossary(self) -> str:
+        """The translation without the glossary, if that differs; otherwise empty."""
+        if not any(translation.without_glossary for translation in self._translations):
+            return ""
+        return "".join(_without_glossary(sentence) + sentence.written.gap for sentence in self.sentences)
 
     @property
     def without_memory(self) -> bool:
@@ -139,6 +164,35 @@ class Splitter:
         return "" if piece.gap == " " and not spaced else piece.gap
 
 
+def _terms(sentence: Sentence) -> tuple[TranslatedTerm, ...]:
+    return () if sentence.translation is None else sentence.translation.terms
+
+
+def _without_glossary(sentence: Sentence) -> str:
+    return (sentence.translation.without_glossary if sentence.translation else "") or sentence.written.text
+
+
+def _moved(term: TranslatedTerm, place: int, written: int) -> TranslatedTerm:
+    """Return a term with its places in a text that its sentence is a part of."""
+    target_start = term.target_start + written if term.target_start >= 0 else -1
+    return replace(term, start=term.start + place, end=term.end + place, target_start=target_start)
+
+
+def unchecked(source: str, text: str) -> str:
+    """Find nothing wrong with a translation, without a glossary."""
+    return ""
+
+
+def checking(glossary: Glossary | None, languages: Languages | None, memories: Sequence[Memory]) -> CheckTranslation:
+    """Return what checks translations against a glossary, if there is one.
+
+    :param memories: Where the parts of compounds come from.
+    """
+    if glossary is None or languages is None:
+        return unchecked
+    return TermCheck(glossary, languages, memories).flag
+
+
 def fitting(model: Model) -> Callable[[str], bool]:
     """Return a function that tells whether a model can read a sentence without truncating it."""
     # No character is more than four bytes, and no tokenizer goes below bytes. Some take ligatures apart.
@@ -185,19 +239,23 @@ def _lines(text: str) -> list[Piece]:
     return [*(Piece(line, "\n") for line in lines), *([Piece(last, "")] if last else [])]
 
 
-def mark_matches(paragraph: Paragraph, matches: SegmentMatches) -> Paragraph:
-    """Mark sentences that are translated as in a memory: a person did, so they get no flag and no confidence.
+def mark_matches(paragraph: Paragraph, matches: SegmentMatches, check: CheckTranslation = unchecked) -> Paragraph:
+    """Mark sentences that are translated as in a memory: a person did, so they get no confidence and lose their flag.
 
-    The confidence is that of the model alone, which says nothing about them.
+    The confidence is that of the model alone, which says nothing about them. A person may have written them before the
+    glossary, so they are still checked against it.
+
+    :param check: Checks them against the glossary.
     """
-    return replace(paragraph, sentences=tuple(_marked(sentence, matches) for sentence in paragraph.sentences))
+    return replace(paragraph, sentences=tuple(_marked(sentence, matches, check) for sentence in paragraph.sentences))
 
 
-def _marked(sentence: Sentence, matches: SegmentMatches) -> Sentence:
+def _marked(sentence: Sentence, matches: SegmentMatches, check: CheckTranslation) -> Sentence:
     translation = sentence.translation
     if translation is None:
         return sentence
     match = matches.holding(sentence.source, translation.text)
     if match is None:
         return sentence
-    return sentence._replace(translation=replace(translation, flag="", confidence=None), match=match.memory)
+    flag = check(sentence.source, translation.text)
+    return sentence._replace(translation=replace(translation, flag=flag, confidence=None), match=match.memory)

@@ -17,12 +17,14 @@ from lacuna.artifacts.files import atomic_path
 from lacuna.documents.base import DocumentSegment, Filled, Format
 from lacuna.documents.file_formats import format_of
 from lacuna.documents.paragraphs import (
+    CheckTranslation,
     Paragraph,
     Splitter,
     TranslateGroups,
     is_translatable,
     mark_matches,
     translate_paragraphs,
+    unchecked,
 )
 from lacuna.errors import DocumentError, SettingError
 from lacuna.memory import SegmentMatches
@@ -115,6 +117,7 @@ class DocumentTranslator:
 
     :param translate: Translates groups of sentences.
     :param matches: Where exact matches are looked up.
+    :param check: Checks exact matches, and other translations that are a person's, against the glossary.
     """
 
     def __init__(
@@ -123,10 +126,12 @@ class DocumentTranslator:
         splitter: Splitter,
         matches: SegmentMatches | None = None,
         settings: DocumentSettings | None = None,
+        *,
+        check: CheckTranslation = unchecked,
     ) -> None:
         self._translate, self._splitter = translate, splitter
         self.settings = settings or DocumentSettings()
-        self._matches = matches
+        self._matches, self._check = matches, check
 
     @property
     def languages(self) -> Languages:
@@ -187,7 +192,11 @@ class DocumentTranslator:
         if not is_translatable(text):
             return Filled(text)
         match = self._matches.exact(text) if self._matches is not None and self.settings.exact_matches else None
-        return None if match is None else Filled(match.text, match=True)
+        if match is None:
+            return None
+        # A person wrote it, so it stays even if it lacks a term, but someone should look at it.
+        reason = self._check(text, match.text)
+        return Filled(match.text, review=bool(reason), reason=reason, match=True)
 
     def _render(
         self, segment: DocumentSegment, plan: _Plan, paragraphs: Sequence[Paragraph], report: DocumentReport
@@ -211,7 +220,7 @@ class DocumentTranslator:
 
     def _fill(self, paragraph: Paragraph, was_unfinished: bool, report: DocumentReport) -> Filled:
         if self._matches is not None:
-            paragraph = mark_matches(paragraph, self._matches)
+            paragraph = mark_matches(paragraph, self._matches, self._check)
         confidence, reason = paragraph.confidence, paragraph.flag
         report.without_memory += paragraph.without_memory
         below = REVIEW_BELOW if self.settings.review_below is None else self.settings.review_below

@@ -25,6 +25,7 @@ from lacuna.domain.decisions import Decisions, dropped_share
 from lacuna.domain.domain_folder import (
     CALIBRATION,
     COMBINER,
+    GLOSSARY,
     MEMORY,
     SYSTEM,
     Domain,
@@ -48,6 +49,7 @@ from lacuna.domain.manifest import (
 from lacuna.errors import DomainError, LacunaWarning, SettingError
 from lacuna.evaluation import check_target_language
 from lacuna.fitting.pruning_choice import MAX_LOSS, check_promise
+from lacuna.glossaries import load_glossary, write_glossary
 from lacuna.models import load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages
@@ -55,7 +57,7 @@ from lacuna.records import Languages
 UNFINISHED = "unfinished"
 _DEV, _TEST = "dev.tsv", "test.tsv"
 # Everything that is in the folder of a domain, in the order in which it is put there.
-_NAMES = (MEMORY, COMBINER, CALIBRATION, _DEV, _TEST, PAGE, SYSTEM, MANIFEST)
+_NAMES = (MEMORY, COMBINER, CALIBRATION, GLOSSARY, _DEV, _TEST, PAGE, SYSTEM, MANIFEST)
 
 
 @alone("into")
@@ -69,6 +71,7 @@ def adapt(
     languages: Languages | None = None,
     budget: float | None = None,
     max_loss: float = MAX_LOSS,
+    glossary: str | Path | None = None,
     seed: int = 1,
     device: str = "auto",
     precision: str = "float32",
@@ -85,6 +88,7 @@ def adapt(
     :param languages: The direction; by default, that of the model.
     :param budget: Time limit in minutes. It leaves out optional steps first, then pairs; the report says which.
     :param max_loss: Largest share of what the memory adds that pruning may lose; see docs/prune.md.
+    :param glossary: A file of terms, which the domain keeps; see docs/glossaries.md.
     :param precision: Of the passes over the corpora, as in :func:`~lacuna.models.load_model`; translations are not
         affected.
     :raises DomainError: The folder has a domain made from something else, or other files.
@@ -92,6 +96,7 @@ def adapt(
     if budget is not None and not 0 < budget < float("inf"):
         raise SettingError(f"budget: got {budget:g}; allowed is a number of minutes above 0")
     check_promise(max_loss)
+    terms = None if glossary is None else load_glossary(Path(glossary))
     folder, named = Path(into), [corpora] if isinstance(corpora, str | Path) else list(corpora)
     _check_folder(folder)
     loaded = load_model(model, device=device, languages=languages, precision=precision)
@@ -108,6 +113,7 @@ def adapt(
         }
         | ({} if precision == "float32" else {"precision": precision})
         | ({} if max_loss == MAX_LOSS else {"max_loss": max_loss})
+        | ({} if terms is None else {"glossary": terms.fingerprint})
     )
     request = DomainRequest(
         corpora=tuple(map(str, named)),
@@ -130,6 +136,7 @@ def adapt(
                 budget=budget,
                 seed=seed,
                 max_loss=max_loss,
+                glossary=terms,
                 progress=progress,
             )
             _run(decisions, parts, folder, request)
@@ -206,6 +213,8 @@ def _run(decisions: Decisions, parts: CorpusParts, folder: Path, request: Domain
     for name, part in ((_DEV, "dev"), (_TEST, "test")):
         if decisions.sentences[part].pairs:
             write_tsv(ready / name, decisions.sentences[part].pairs)
+    if decisions.glossary is not None:
+        write_glossary(ready / GLOSSARY, decisions.glossary)
     write_text(ready / PAGE, render_domain(folder.resolve().name, manifest, examples))
     write_system_record(ready, system_record(manifest))
     write_domain_manifest(ready, manifest)
@@ -250,8 +259,8 @@ def _check_same(folder: Path, inputs: str) -> None:
     """Refuse a finished domain that was made from something else: what was added to its memory would be lost."""
     if read_domain_manifest(folder).inputs != inputs:
         raise DomainError(
-            f"{folder}: already a domain, made from another corpus, dev, test, model, languages, budget, loss or seed; "
-            "name a new folder, or remove this one"
+            f"{folder}: already a domain, made from another corpus, dev, test, model, languages, budget, loss, "
+            "glossary or seed; name a new folder, or remove this one"
         )
 
 

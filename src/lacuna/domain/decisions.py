@@ -16,6 +16,7 @@ from lacuna.domain.work_plan import WorkPlan, make_plan
 from lacuna.evaluation.scores import LEVEL
 from lacuna.fitting import PruningLoss
 from lacuna.fitting.pruning_choice import MAX_LOSS
+from lacuna.glossaries import Glossary
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.steps import CachedCombiner, CachedMemory, SafeRatio, Sentences, StepCache, Steps, StepSettings
@@ -37,6 +38,7 @@ class Decisions:
     :param name: Name of the domain.
     :param budget: Time limit in minutes.
     :param max_loss: Largest share of what the memory adds that pruning may lose.
+    :param glossary: Terms that the domain's translations keep to; what is fitted does not depend on them.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class Decisions:
         budget: float | None,
         seed: int,
         max_loss: float = MAX_LOSS,
+        glossary: Glossary | None = None,
         progress: Progress = SILENT,
     ) -> None:
         self._name, self._budget, self._seed, self._max_loss = name, budget, seed, max_loss
+        self.glossary = glossary
         self._progress: StepProgress | None = None
         self._cache = StepCache(folder, self._announce)
         self._plan = self._make_plan(model, parts)
@@ -60,6 +64,8 @@ class Decisions:
         settings = StepSettings(MAX_MARGIN, self._plan.approximate, name=name, seed=seed)
         self._steps = Steps(model, self.sentences, self._cache, settings, self._progress)
         self.notes = [*parts.notes, *self._plan.notes]
+        if glossary is not None:
+            self.notes.append(f"The glossary has {len(glossary):,} terms; edit them in glossary.tsv.")
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -132,6 +138,8 @@ class Decisions:
             return {}
         inputs = {"test": test.key}
         adapted = inputs | {"memory": memory.key, "combiner": combiner.key}
+        if self.glossary is not None:
+            adapted |= {"glossary": self.glossary.fingerprint}
         return {
             ALONE: self._steps.translate(inputs, self._system, test.sources),
             self._name: self._steps.translate(adapted, lambda: self._system(memory, combiner), test.sources),
@@ -154,7 +162,7 @@ class Decisions:
         if memory is None or combiner is None:
             return System(self._steps.model)
         gate = None if combiner.searched is None else load_gate(combiner.path)[0]
-        return System(self._steps.model, [memory.open()], combiner.load(), gate=gate)
+        return System(self._steps.model, [memory.open()], combiner.load(), gate=gate, glossary=self.glossary)
 
     def _announce(self, step: str) -> None:
         if self._progress is not None:

@@ -1,13 +1,14 @@
 """A domain: a folder with everything that an adapted translator needs, opened.
 
 ``system.json`` says what decides its translations. ``memory`` is a store with its index, ``combiner`` may have a gate,
-and there may be a ``calibration``. Entries may be added to the memory later. Knows nothing of adaptation.
+and there may be a ``calibration``. Entries may be added to the memory later. A ``glossary.tsv`` may be added, edited or
+removed at any time, so ``system.json`` does not name it. Knows nothing of adaptation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from lacuna.artifacts.manifests import read_manifest, write_sealed
 from lacuna.documents import DocumentReport, DocumentSettings, translate_file
 from lacuna.domain.manifest import MANIFEST, DomainManifest, read_domain_manifest
 from lacuna.errors import DomainError, ModelError
+from lacuna.glossaries import load_glossary
 from lacuna.models import Model, load_model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Languages, Translation
@@ -25,6 +27,7 @@ MEMORY = "memory"
 COMBINER = "combiner"
 CALIBRATION = "calibration"
 SYSTEM = "system.json"
+GLOSSARY = "glossary.tsv"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +63,13 @@ class Domain:
         return self.system.open()
 
     def open_system(self, name: str | None = None) -> System:
-        """Open the parts of the system, with the memory as it is now.
+        """Open the parts of the system, with the memory and the glossary as they are now.
 
         :param name: Name of the memory in explanations; by default, that of the domain.
         """
-        return self.record.open(self.path, self.model, name=name or self.name)
+        system = self.record.open(self.path, self.model, name=name or self.name)
+        file = self.path / GLOSSARY
+        return replace(system, glossary=load_glossary(file)) if file.exists() else system
 
     def translate(
         self, texts: Sequence[str], *, evidence: bool = False, progress: Progress = SILENT

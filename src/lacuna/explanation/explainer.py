@@ -9,11 +9,19 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from lacuna.errors import SettingError, UnavailableError
-from lacuna.explanation.explanation import ExplainedNeighbor, ExplainedToken, Explanation, mark, pieces
+from lacuna.explanation.explanation import (
+    ChosenBy,
+    ExplainedNeighbor,
+    ExplainedToken,
+    Explanation,
+    mark,
+    pieces,
+    spans_of,
+)
 from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
-from lacuna.records import Neighbor, Step, Translation
+from lacuna.records import Neighbor, Step, TranslatedTerm, Translation
 from lacuna.translator import Translator
 from lacuna.translator.knowledge import MAX_MARGIN, Knowledge, know
 
@@ -58,7 +66,8 @@ class Explainer:
             memories = tuple(memory.excluding(self.without) for memory in memories)
         # All or nothing: a translation, its evidence and its margins are with the memories, or all are without.
         self.translator = replace(translator.system, memories=memories, fallback=False).open()
-        self._fallback, self._plain = translator.system.fallback, translator.with_memories(())
+        self._fallback, self._without_memory = translator.system.fallback, translator.with_memories(())
+        self._alone = replace(self._without_memory.system, glossary=None, strict_terms=False).open()
         self._most_margin = most_margin
 
     def explain(
@@ -75,7 +84,7 @@ class Explainer:
         except UnavailableError:
             if not self._fallback:
                 raise
-        alone = Explainer(self._plain)._explained(texts, targets, progress)
+        alone = Explainer(self._without_memory)._explained(texts, targets, progress)
         return [replace(explanation, without=self.without, without_memory=True) for explanation in alone]
 
     def _explained(self, texts: Sequence[str], targets: Sequence[str] | None, progress: Progress) -> list[Explanation]:
@@ -84,7 +93,8 @@ class Explainer:
         else:
             translations = self._given(texts, targets)
         has_memory = bool(self.translator.memories)
-        plain = self._plain.translate(texts, progress=progress) if has_memory or targets is not None else translations
+        is_alone = not has_memory and self.translator.system.glossary is None
+        plain = translations if is_alone and targets is None else self._alone.translate(texts, progress=progress)
         known: Sequence[Knowledge | None] = [None] * len(texts)
         if has_memory:
             ids = [translation.ids for translation in translations]
@@ -121,16 +131,34 @@ class Explainer:
         if self._calibration is not None and known is not None and texts:
             confidences = self._calibration.probability(known.margins, known.max_probs).tolist()
             confidence = float(np.mean(np.asarray(confidences)))
+        chosen = [
+            _chosen_by(step, span, translation.terms)
+            for step, span in zip(translation.steps, spans_of(texts), strict=True)
+        ]
         tokens = tuple(
-            self._token(step, text, margin, sure, neighbors)
-            for step, text, margin, sure in zip(translation.steps, texts, margins, confidences, strict=True)
+            self._token(step, text, margin, sure, neighbors, by)
+            for step, text, margin, sure, by in zip(translation.steps, texts, margins, confidences, chosen, strict=True)
         )
         return Explanation(
-            translation.source, translation.text, base_text, translation.score, tokens, confidence, self.without
+            translation.source,
+            translation.text,
+            base_text,
+            translation.score,
+            tokens,
+            confidence,
+            self.without,
+            terms=translation.terms,
+            without_glossary=translation.without_glossary,
         )
 
     def _token(
-        self, step: Step, text: str, margin: int | None, confidence: float | None, neighbors: _NeighborSentences
+        self,
+        step: Step,
+        text: str,
+        margin: int | None,
+        confidence: float | None,
+        neighbors: _NeighborSentences,
+        chosen_by: ChosenBy,
     ) -> ExplainedToken:
         return ExplainedToken(
             token=step.token,
@@ -145,7 +173,22 @@ class Explainer:
             margin_cap=self._most_margin,
             confidence=confidence,
             neighbors=tuple(neighbors.explain(near) for near in step.neighbors),
+            chosen_by=chosen_by,
         )
+
+
+def _chosen_by(step: Step, span: tuple[int, int], terms: Sequence[TranslatedTerm]) -> ChosenBy:
+    """Say what chose a token.
+
+    :param span: Where its word starts and ends in the translation.
+    """
+    start, end = span
+    for term in terms:
+        if term.enforced and max(start, term.target_start) < min(end, term.target_start + len(term.target)):
+            return "glossary"
+    if step.model_token != step.token and step.knn_weight * step.p_knn > 0:
+        return "memory"
+    return "model"
 
 
 class _NeighborSentences:

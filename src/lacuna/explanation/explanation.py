@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lacuna.artifacts.pages import fit_for_html, own_file, page_environment
-from lacuna.records import Neighbor
+from lacuna.records import Neighbor, TranslatedTerm
+
+ChosenBy = Literal["model", "memory", "glossary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class ExplainedToken:
     :param margin: The knowledge margin; None without a memory.
     :param margin_cap: The bound of the margin: a margin of ``margin_cap`` means that or more.
     :param confidence: The probability that the model's own choice is right here; None without a calibration.
+    :param chosen_by: The glossary if the token is a part of a term that the translation lacked without it. Otherwise
+        the memory if it speaks for the token and the model alone predicts another one; otherwise the model.
     """
 
     token: str
@@ -63,6 +67,7 @@ class ExplainedToken:
     margin_cap: int
     confidence: float | None
     neighbors: tuple[ExplainedNeighbor, ...]
+    chosen_by: ChosenBy
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -74,11 +79,13 @@ class Explanation:
     """A translation with the evidence of every token.
 
     :param text: The translation.
-    :param base_text: The translation of the model without any memory.
+    :param base_text: The translation of the model alone, without any memory and glossary.
     :param score: The log-probability of the translation, divided by its length to the power of the length penalty.
     :param confidence: The mean of the tokens' confidence; None without a calibration.
     :param without: Ids of the sentences whose entries were excluded from the search.
     :param without_memory: Whether the model translated alone because a memory did not answer.
+    :param terms: The terms of the glossary that occur in the source; none for a given translation.
+    :param without_glossary: What the translation would be without the glossary, if that differs; otherwise empty.
     """
 
     source: str
@@ -89,6 +96,8 @@ class Explanation:
     confidence: float | None
     without: tuple[int, ...]
     without_memory: bool = False
+    terms: tuple[TranslatedTerm, ...] = ()
+    without_glossary: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -118,6 +127,15 @@ def pieces(decode: Decode, ids: Sequence[int], text: str) -> list[str]:
         changes = _changes(whole, text)
         ends = [0, *accumulate((_moved_end(end, changes) for end in ends[1:]), max)]
     return [text[start:end] for start, end in pairwise([*ends, len(text)])] if ids else []
+
+
+def spans_of(texts: Sequence[str]) -> list[tuple[int, int]]:
+    """Return where the word of each token starts and ends, without the space before it.
+
+    :param texts: As of :func:`pieces`.
+    """
+    ends = list(accumulate(map(len, texts)))
+    return [(end - len(text.lstrip()), end) for end, text in zip(ends, texts, strict=True)]
 
 
 def mark(decode: Decode, ids: Sequence[int], position: int, text: str) -> Marked:

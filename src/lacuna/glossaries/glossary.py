@@ -1,6 +1,6 @@
 """A glossary: terms, and how each must be translated.
 
-Knows nothing of files, languages and models.
+Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
 from functools import cached_property
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,11 @@ class Glossary:
     """Terms in a fixed order. Two glossaries with the same terms are equal.
 
     :param name: What people call it, such as the name of its file.
+    :param file: Where it is saved, if it is.
     """
 
-    def __init__(self, terms: Iterable[Term], name: str = "glossary") -> None:
-        self.terms, self.name = tuple(terms), name
+    def __init__(self, terms: Iterable[Term], name: str = "glossary", file: Path | None = None) -> None:
+        self.terms, self.name, self.file = tuple(terms), name, file
 
     def __len__(self) -> int:
         return len(self.terms)

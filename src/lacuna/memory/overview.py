@@ -208,11 +208,15 @@ class WordBoundaries:
 
     def join(self, tokens: Sequence[int]) -> str:
         """Return the text of a word."""
-        pieces = (self.texts[token].removesuffix(_CONTINUES).removesuffix(_ENDING) for token in tokens)
-        text = "".join(pieces)
-        for mark in _BEGINNINGS:
-            text = text.replace(mark, "")
-        return text
+        return "".join(without_marks(self.texts[token]) for token in tokens)
+
+
+def without_marks(token: str) -> str:
+    """Return the text of a token without markers of word boundaries."""
+    token = token.removesuffix(_CONTINUES).removesuffix(_ENDING)
+    for mark in _BEGINNINGS:
+        token = token.replace(mark, "")
+    return token
 
 
 def needed_words(store: Store, needed: NDArray[np.bool_], boundaries: WordBoundaries, most: int) -> list[NeededWord]:

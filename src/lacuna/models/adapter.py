@@ -211,6 +211,15 @@ class Model:
         _check_texts(texts)
         return [[*ids, self.eos_id] for ids in self._encode_target_texts(self.mask_texts(texts))] if texts else []
 
+    def can_write(self, text: str) -> bool:
+        """Tell whether the tokens of a translation give the same text again.
+
+        They do not if a character is unknown, or if the tokenizer replaces it: sentencepiece makes ``TM`` of ``™``.
+        """
+        [masked] = self.mask_texts([text])
+        [ids] = self.encode_targets([text])
+        return self.decode(ids) == masked.strip()
+
     def mask_texts(self, texts: Sequence[str]) -> Sequence[str]:
         """Return texts as the tokenizer reads them: with stand-ins instead of placeholders, if those are masked."""
         return [mask(text).text for text in texts] if self.mask_placeholders else texts

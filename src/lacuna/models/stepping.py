@@ -137,9 +137,16 @@ class ModelScorer:
         cache.join(other)  # type: ignore[arg-type]
         return ModelState(torch.cat([state.keys, others.keys]), cache)
 
-    def score(self, state: ModelState, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
-        """Return the most probable next tokens of each row; ``score_gap`` is not used."""
-        return self.predict(state, count).best
+    def score(
+        self,
+        state: ModelState,
+        count: int,
+        score_gap: torch.Tensor | None = None,
+        also: NDArray[np.int64] | None = None,
+    ) -> NextTokens:
+        """Return the most probable next tokens of each row, and others; ``score_gap`` is not used."""
+        best, log_probs_of = self.predict(state, count)
+        return best if also is None else best.append(also, log_probs_of(also), self.banned_ids)
 
     @torch.inference_mode()
     def predict(self, state: ModelState, count: int) -> Prediction:

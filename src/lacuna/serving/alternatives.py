@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lacuna.corpora.placeholders import mask, same_placeholders
 from lacuna.decoding import Hypothesis
+from lacuna.documents.paragraphs import CheckTranslation
 from lacuna.errors import UnavailableError
 from lacuna.models import Model
 from lacuna.translator import Translator
@@ -22,25 +23,29 @@ class Alternatives(NamedTuple):
     without_memory: bool = False
 
 
-def find_alternatives(translator: Translator, texts: Sequence[str], most: int) -> list[Alternatives]:
+def find_alternatives(
+    translator: Translator, texts: Sequence[str], most: int, check: CheckTranslation
+) -> list[Alternatives]:
     """Return the best translation of each sentence and up to ``most`` others.
 
     :param texts: Sentences that are not too long for the model.
+    :param check: Translations with which something is wrong, such as a missing term, are left out.
     """
     try:
-        return [Alternatives(translations) for translations in _search(translator, texts, most)]
+        return [Alternatives(translations) for translations in _search(translator, texts, most, check)]
     except UnavailableError:
         if not translator.system.fallback:
             raise
-    return [Alternatives(translations, True) for translations in _search(translator.with_memories(()), texts, most)]
+    alone = translator.with_memories(())
+    return [Alternatives(translations, True) for translations in _search(alone, texts, most, check)]
 
 
-def _search(translator: Translator, texts: Sequence[str], most: int) -> list[tuple[str, ...]]:
-    all_hypotheses = translator.find_hypotheses(texts, most + 1)
-    return [
-        tuple(dict.fromkeys(_written(translator.model, text, hypotheses)))[: most + 1]
-        for text, hypotheses in zip(texts, all_hypotheses, strict=True)
-    ]
+def _search(translator: Translator, texts: Sequence[str], most: int, check: CheckTranslation) -> list[tuple[str, ...]]:
+    found = []
+    for text, hypotheses in zip(texts, translator.find_hypotheses(texts, most + 1), strict=True):
+        written = dict.fromkeys(_written(translator.model, text, hypotheses))
+        found.append(tuple(translation for translation in written if not check(text, translation))[: most + 1])
+    return found
 
 
 def _written(model: Model, text: str, hypotheses: Sequence[Hypothesis]) -> list[str]:

@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from lacuna.corpora.cleaning import normalize
 from lacuna.documents.file_formats import FORMATS
+from lacuna.glossaries import Term
 from lacuna.memory.overview import KeyMap, Overview, StoredSentence
 from lacuna.records import Origin, SentencePair
 from lacuna.serving.access import Access, Writing
@@ -25,6 +27,9 @@ from lacuna.serving.service import Service
 from lacuna.version import __version__
 
 MAX_LABEL = 200  # characters of a tag or an id
+MAX_NOTE = 1000  # characters of the note of a term
+MAX_FORMS = 20  # translations of a term
+MAX_TERMS = 200  # in a request
 
 SentenceNumber = Annotated[int, Field(ge=0, lt=2**53)]  # what JavaScript can hold
 
@@ -54,6 +59,30 @@ class PairBody(RequestBody):
     def as_pair(self, file: str, place: str) -> SentencePair:
         """Return the normalized pair, with an origin for explanations."""
         return SentencePair(normalize(self.source), normalize(self.target), Origin(file, place, self.tag), self.id)
+
+
+class TermBody(RequestBody):
+    """A term, and how it must be translated."""
+
+    source: str = Field(description="One or more words.", examples=["Datei"])
+    targets: list[str] = Field(
+        default=[],
+        max_length=MAX_FORMS,
+        description="Allowed translations, the preferred one first.",
+        examples=[["file"]],
+    )
+    forbidden: list[str] = Field(
+        default=[], max_length=MAX_FORMS, description="Translations that must not appear where the term occurs."
+    )
+    case_sensitive: bool = Field(default=False, description="Only with the same capitals.")
+    inflected: bool = Field(default=True, description="Also in inflected forms.")
+    translate: bool = Field(default=True, description="False for a term that stays as it is.")
+    note: str = Field(default="", max_length=MAX_NOTE, description="A remark for people.")
+    tag: str = Field(default="", max_length=MAX_LABEL, description="A label of your choice.")
+
+    def as_term(self) -> Term:
+        """Return the term."""
+        return Term(**{**self.model_dump(), "targets": tuple(self.targets), "forbidden": tuple(self.forbidden)})
 
 
 class MemoryInfo(BaseModel):
@@ -95,7 +124,9 @@ class Info(BaseModel):
     memories: list[MemoryInfo]
     combiners: list[str]
     calibrated: bool = Field(description="Whether explanations include a confidence.")
-    writing: Writing = Field(description="Whether memories can be edited: off, with the write key, or without a key.")
+    writing: Writing = Field(
+        description="Whether memories and glossaries can be edited: off, with the write key, or without a key."
+    )
     limits: LimitsInfo
     directions: list[DirectionInfo]
     file_suffixes: list[str] = Field(description="Suffixes of files that can be translated.")
@@ -112,11 +143,11 @@ _REASONS = {
     400: "An unknown name, or a value that is not allowed.",
     401: "The API key is missing or wrong.",
     403: "This server does not take edits, or not from this client.",
-    404: "Unknown memory, sentence or document.",
+    404: "Unknown memory, sentence, document, glossary, term or commit.",
     413: "The request exceeds a limit of the server.",
     422: "The request body is not valid.",
     500: "The edit was not saved, for a reason on the side of the server.",
-    503: "The queue is full, another process is editing the memory, or the server is stopping.",
+    503: "The queue is full, another process is editing the same, or the server is stopping.",
     504: "The time limit of a request is over.",
 }
 
@@ -132,6 +163,20 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def closed_routes(access: Access) -> APIRouter:
     """Return a router for routes of the API that need the key of the server."""
     return APIRouter(prefix="/api/v1", dependencies=[Depends(_reading(access))], responses=errors(401))
+
+
+def editing_routes(access: Access, prefix: str) -> APIRouter:
+    """Return a router for edits; its routes answer 403 if the server does not take any."""
+
+    def authorize(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+        access.check_writing(request, None if given is None else given.credentials)
+
+    return APIRouter(
+        prefix=prefix,
+        tags=["edit"],
+        dependencies=[Depends(authorize)],
+        responses=errors(400, 401, 403, 404, 413, 422, 500, 503, 504),
+    )
 
 
 def _reading(access: Access) -> Callable[..., None]:

@@ -32,6 +32,7 @@ from lacuna.serving.document_routes import DOCUMENTS, make_document_routes
 from lacuna.serving.documents import Documents
 from lacuna.serving.editing_routes import make_editing_routes
 from lacuna.serving.engine import Engine
+from lacuna.serving.glossary_routes import make_glossary_routes
 from lacuna.serving.libretranslate import TRANSLATE_FILE, make_libre_routes
 from lacuna.serving.limits import ServerLimits
 from lacuna.serving.middleware import RequestMiddleware, error_answer, error_response
@@ -82,6 +83,7 @@ def create_app(
     app.include_router(make_translating_routes(directions, access))
     app.include_router(make_document_routes(directions, documents, access))
     app.include_router(make_editing_routes(directions, access))
+    app.include_router(make_glossary_routes(directions, access))
     app.include_router(make_libre_routes(directions, documents, access))
     app.include_router(make_page_routes())
     uploads = (DOCUMENTS, TRANSLATE_FILE)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from starlette.requests import Request
 from starlette.responses import FileResponse
 
 from lacuna.documents import DocumentSettings
 from lacuna.documents.translation import REVIEW_BELOW
+from lacuna.glossaries import Term
 from lacuna.serving.access import Access
-from lacuna.serving.api import RequestBody, closed_routes, errors
+from lacuna.serving.api import MAX_TERMS, RequestBody, TermBody, closed_routes, errors
+from lacuna.serving.client_terms import check
 from lacuna.serving.documents import Document, Documents, Status, texts_of
 from lacuna.serving.limits import RequestError
 from lacuna.serving.served_directions import AUTO, Directions
-from lacuna.serving.uploads import FIELD, Upload, check_fields, read_upload
+from lacuna.serving.translating_routes import MAX_MEMORIES
+from lacuna.serving.uploads import FIELD, Upload, check_fields, check_json, read_upload
 
 DOCUMENTS = "/api/v1/documents"
 FILE_TYPE = "application/octet-stream"
+_TERMS = TypeAdapter(Annotated[list[TermBody], Field(max_length=MAX_TERMS)])
 
 DocumentId = Annotated[str, Path(description="Id of a document.", max_length=64)]
 
@@ -31,10 +36,11 @@ class DocumentFields(RequestBody):
 
     memories: str | None = Field(
         default=None,
+        max_length=MAX_MEMORIES * 65,
         description="Names of memories, with commas. Default: the first of the direction. Empty: the model alone.",
     )
-    source: str | None = Field(default=None, description="Source language, or auto to detect it.")
-    target: str | None = Field(default=None, description="Target language.")
+    source: str | None = Field(default=None, max_length=32, description="Source language, or auto to detect it.")
+    target: str | None = Field(default=None, max_length=32, description="Target language.")
     overwrite: bool = Field(default=False, description="Translate again what has a translation.")
     exact_matches: bool = Field(default=True, description="Take the translation of the same segment in a memory.")
     review_below: float | None = Field(
@@ -43,6 +49,14 @@ class DocumentFields(RequestBody):
         le=1,
         description=f"Mark translations with a lower confidence for review; default where there is a calibration: "
         f"{REVIEW_BELOW}. 0 marks none.",
+    )
+    glossary: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Name of a glossary; none: no glossary. Default: the one with the name of the first memory.",
+    )
+    terms: str | None = Field(
+        default=None, description="Terms for this document only, as in a request to translate: a list in JSON."
     )
 
 
@@ -90,6 +104,8 @@ def make_document_routes(directions: Directions, documents: Documents, access: A
                 memories=memories,
                 source=fields.source,
                 target=fields.target,
+                glossary=fields.glossary,
+                terms=_terms(fields.terms),
             )
         return DocumentStatus(id=document.id, name=document.name, status="waiting")
 
@@ -134,6 +150,8 @@ async def add_document(
     memories: list[str] | None = None,
     source: str | None = None,
     target: str | None = None,
+    glossary: str | None = None,
+    terms: Sequence[Term] = (),
 ) -> Document:
     """Let a file wait for its translation, in the direction that is asked for."""
     texts: list[str] = []
@@ -141,7 +159,7 @@ async def add_document(
         languages = directions.services[0].engine.model.languages
         texts = await asyncio.to_thread(texts_of, upload.file, upload.name, languages)
     service, _ = await directions.choose(memories, source, target, texts)
-    options = service.resolve_options(memories)
+    options = service.resolve_options(memories, glossary=glossary, terms=terms)
     return await asyncio.to_thread(documents.add, service, upload.file, upload.name, options, settings)
 
 
@@ -160,6 +178,12 @@ def upload_schema(fields: type[BaseModel]) -> dict[str, Any]:
     schema["properties"] = {FIELD: {"type": "string", "format": "binary"}, **schema["properties"]}
     schema["required"] = [FIELD, *schema.get("required", [])]
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+def _terms(text: str | None) -> Sequence[Term]:
+    """Read terms in JSON."""
+    bodies = [] if text is None else check_json("terms", _TERMS, text)
+    return check([body.as_term() for body in bodies]).terms
 
 
 def _names(text: str) -> list[str]:

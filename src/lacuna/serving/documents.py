@@ -217,6 +217,7 @@ class Documents:
             service.splitter(),
             service.matches(options.memories),
             settings,
+            check=service.engine.checking(options),
         )
         with (document.folder / _SOURCE).open("rb") as file, document.file.open("wb") as out:
             report = translator.translate_stream(file, out, format_of(document.name), document.name)

@@ -5,17 +5,13 @@ An answer means that the edit is on disk and that requests from now on see it.
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends
-from fastapi.security import HTTPAuthorizationCredentials
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
-from starlette.requests import Request
 
 from lacuna.corpora.cleaning import normalize
 from lacuna.datastore.log import utc_now
 from lacuna.serving.access import Access
-from lacuna.serving.api import BEARER, MemoryName, PairBody, RequestBody, SentenceNumber, errors
+from lacuna.serving.api import MemoryName, PairBody, RequestBody, SentenceNumber, editing_routes
 from lacuna.serving.editor import Edit
 from lacuna.serving.served_directions import Directions
 
@@ -47,16 +43,7 @@ class Edited(BaseModel):
 
 def make_editing_routes(directions: Directions, access: Access) -> APIRouter:
     """Return the routes that edit memories; they answer 403 if the server does not take edits."""
-
-    def authorize(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
-        access.check_writing(request, None if given is None else given.credentials)
-
-    routes = APIRouter(
-        prefix="/api/v1/memories/{name}",
-        tags=["edit"],
-        dependencies=[Depends(authorize)],
-        responses=errors(400, 401, 403, 404, 413, 422, 500, 503, 504),
-    )
+    routes = editing_routes(access, "/api/v1/memories/{name}")
 
     @routes.post("/pairs")
     async def add(name: MemoryName, body: PairsBody) -> Edited:

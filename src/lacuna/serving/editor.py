@@ -1,30 +1,25 @@
-"""The write side of a server: one thread that edits memories and replaces them by their new states.
+"""Edits of the memories of a server, which replace them by their new states.
 
-Translations never wait for it: they use the state of a memory that they began with. Edits by other processes are
-noticed as well. Knows nothing of HTTP and queues.
+Translations use the state of a memory that they began with. Edits by other processes are noticed as well. Knows nothing
+of HTTP and queues.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from lacuna.errors import LacunaError, LockedError, NotFoundError, UnavailableError
+from lacuna.errors import LockedError, NotFoundError
 from lacuna.memory import EditReport, Memory, Selection
 from lacuna.records import SentencePair
+from lacuna.serving.edit_queue import EditQueue
 from lacuna.serving.engine import Engine
-from lacuna.serving.limits import NotSaved, Overloaded, RequestError
 from lacuna.serving.pairs import check_fit, check_text
 from lacuna.serving.worker_model import WorkerModel
-from lacuna.workers import one_thread
 
-MAX_WAITING = 64  # edits
 LOOK_SECONDS = 1.0  # between two looks for edits by other processes
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +42,16 @@ class Edit:
 
 
 class Editor:
-    """Edits the memories of an engine in a thread of its own, one edit after the other.
+    """Edits the memories of an engine.
 
-    :param model: The engine's model, safe for use by this thread.
+    :param model: The engine's model, safe for use by the thread of the queue.
+    :param queue: Where edits wait for their turn.
     :param writes: Whether edits will come, so that all sentences are hashed in advance.
     """
 
-    def __init__(self, engine: Engine, model: WorkerModel, *, writes: bool) -> None:
-        self._engine, self._model = engine, model
+    def __init__(self, engine: Engine, model: WorkerModel, queue: EditQueue, *, writes: bool) -> None:
+        self._engine, self._model, self._queue = engine, model, queue
         self._next_look = 0.0
-        self._planned: set[tuple[str, str]] = set()
-        self._waiting: set[Future[Edit]] = set()
-        self._thread = ThreadPoolExecutor(1, "lacuna-writer")
         for name in engine.memories:
             self._plan("prepare", name, lambda name: engine.memories[name].load(for_edits=writes))
 
@@ -86,10 +79,6 @@ class Editor:
         for name, memory in self._engine.memories.items():
             if memory.has_changed():
                 self._plan("refresh", name, self._refresh)
-
-    def close(self) -> None:
-        """Finish the edit in progress, and end the thread."""
-        self._thread.shutdown(cancel_futures=True)
 
     def _add(self, name: str, new: list[SentencePair], given: Sequence[SentencePair]) -> Edit:
         self._model.encode_ahead(new)
@@ -139,47 +128,8 @@ class Editor:
         if name not in self._engine.memories:
             available = ", ".join(self._engine.memories) or "none"
             raise NotFoundError(f"memory: got {name!r}; available: {available}")
-        if len(self._waiting) >= MAX_WAITING:
-            raise Overloaded(f"{MAX_WAITING} edits are waiting, which is the limit; try again later")
-
-        def run() -> Edit:
-            try:
-                with one_thread():
-                    return edit()
-            except (RequestError, NotFoundError):
-                raise
-            except LockedError as error:
-                raise Overloaded(f"memory {name}: another process is editing it; try again later") from error
-            except UnavailableError as error:
-                _log.warning("an edit of memory %s failed: %s", name, error)
-                raise Overloaded(f"memory {name}: its server does not answer; try again later") from error
-            except LacunaError as error:  # it may name folders, which are not for clients
-                _log.exception("an edit of memory %s failed", name)
-                raise NotSaved(f"memory {name}: the edit was not saved; see the log of the server") from error
-
-        try:
-            future = self._thread.submit(run)
-        except RuntimeError as error:
-            raise Overloaded("the server is stopping; try again later") from error
-        self._waiting.add(future)
-        future.add_done_callback(self._waiting.discard)
-        return future
+        return self._queue.submit(f"memory {name}", edit)
 
     def _plan(self, kind: str, name: str, work: Callable[[str], object]) -> None:
-        """Do some work for a memory after all waiting edits, unless it is planned already; errors are logged."""
-        if (kind, name) in self._planned:
-            return
-
-        def run() -> None:
-            self._planned.discard((kind, name))
-            try:
-                with one_thread():
-                    work(name)
-            except Exception:
-                _log.exception("memory %s: %s failed; its last state is used", name, kind)
-
-        self._planned.add((kind, name))
-        try:
-            self._thread.submit(run)
-        except RuntimeError:
-            return  # the server is stopping
+        """Do some work for a memory after all waiting edits."""
+        self._queue.plan(kind, f"memory {name}", lambda: work(name))

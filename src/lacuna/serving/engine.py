@@ -1,7 +1,8 @@
-"""A model with the memories and combiners that clients can select, and the options of a request.
+"""A model with the memories, combiners and glossaries that clients can select, and the options of a request.
 
-A memory here is one state of it: when it is edited, the engine gets the next state, and requests that have begun keep
-theirs. Only resolving options and replacing memories are safe for several threads. Knows nothing of HTTP and queues.
+A memory or glossary here is one state of it: when it is edited, the engine gets the next state, and requests that have
+begun keep theirs. Only resolving options and replacing states are safe for several threads. Knows nothing of HTTP and
+queues.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from functools import lru_cache
 from lacuna.combiners import Combiner, Gate, SavedCombiner, Vanilla
 from lacuna.datastore.unsaved import make_unsaved_store
 from lacuna.decoding import BeamSettings
-from lacuna.documents.paragraphs import Splitter, fitting, is_translatable
+from lacuna.documents.paragraphs import CheckTranslation, Splitter, checking, fitting, is_translatable
 from lacuna.documents.sentence_splitting import Piece, split_clauses
 from lacuna.errors import SettingError
 from lacuna.explanation import Explanation
 from lacuna.explanation.explainer import Explainer
+from lacuna.glossaries import Glossary, Term
 from lacuna.index import ExactIndex
 from lacuna.memory import FolderMemory, Memory
 from lacuna.models import Model
@@ -33,6 +35,8 @@ from lacuna.translator.knowledge import MAX_MARGIN
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MAX_OWN = 4  # memories of pairs that are kept
+_MAX_COMBINED = 4  # glossaries with terms of requests that are kept
+NO_GLOSSARY = "none"  # asks for none; no glossary can have this name
 PAIRS = "(pairs)"  # the memory of a request's own pairs in explanations; no other can have this name
 
 
@@ -44,6 +48,8 @@ class TranslationOptions:
     :param combiner: Name of a combiner of the server, or settings of the client; ``None`` for the safe one.
     :param pairs: Pairs of the request itself, searched like a further memory.
     :param exact_contexts: Translate a sentence of a memory as there; see :class:`~lacuna.combiners.ExactContexts`.
+    :param glossary: The state of a glossary.
+    :param terms: Terms of the request itself, which replace those of the glossary with the same source.
     """
 
     memories: tuple[Memory, ...]
@@ -51,6 +57,8 @@ class TranslationOptions:
     beam: BeamSettings
     pairs: tuple[SentencePair, ...] = ()
     exact_contexts: bool = True
+    glossary: Glossary | None = None
+    terms: tuple[Term, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -80,13 +88,14 @@ Result = Translation | Explanation | Alternatives
 
 
 class Engine:
-    """A model with the memories and combiners that clients can select.
+    """A model with the memories, combiners and glossaries that clients can select.
 
     :param memories: The first is the default of clients.
     :param combiners: Combiners by name; one with the name of a memory is the default of that memory.
     :param calibrations: Sources of confidence, by the name of the memory that they are for.
     :param gates: Gates of the combiners with these names, each with the number of entries that it was made for; see
         :class:`~lacuna.translator.System`.
+    :param glossaries: One with the name of a memory is the default with that memory.
     :param fallback: Translate without memory if the server of a memory does not answer, and say so in the answer.
     """
 
@@ -98,6 +107,7 @@ class Engine:
         calibrations: Mapping[str, Calibration] | None = None,
         *,
         gates: Mapping[str, tuple[Gate, int | None]] | None = None,
+        glossaries: Sequence[Glossary] = (),
         fallback: bool = False,
     ) -> None:
         self.model, self.fallback = model, fallback
@@ -105,10 +115,17 @@ class Engine:
         self._fits = fitting(model)
         # The texts of a request may be in many batches.
         self._own_memory = lru_cache(_MAX_OWN)(self._make_memory)
+        self._with_terms = lru_cache(_MAX_COMBINED)(_combined)
         self.memories = {memory.name: memory for memory in memories}
         self.combiners = dict(combiners or {})
         self.calibrations = dict(calibrations or {})
-        _check_names(("memory", [memory.name for memory in memories]), ("combiner", list(self.combiners)))
+        self.glossaries = {glossary.name: glossary for glossary in glossaries}
+        names = [glossary.name for glossary in glossaries]
+        _check_names(
+            ("memory", [memory.name for memory in memories]), ("combiner", list(self.combiners)), ("glossary", names)
+        )
+        if NO_GLOSSARY in names:
+            raise SettingError(f"glossary {NO_GLOSSARY!r}: asks for no glossary; choose another name, as in NAME=FILE")
         for memory in memories:
             memory.check_model(model)
         for combiner in self.combiners.values():
@@ -122,8 +139,13 @@ class Engine:
                 self.calibrations[memory.name].check([memory], MAX_MARGIN)
 
     @classmethod
-    def of(cls, systems: Mapping[str, System], *, fallback: bool = False) -> Engine:
-        """Return an engine of systems with the same model, each with one memory, by the name of that memory."""
+    def of(
+        cls, systems: Mapping[str, System], *, glossaries: Sequence[Glossary] = (), fallback: bool = False
+    ) -> Engine:
+        """Return an engine of systems with the same model, each with one memory, by the name of that memory.
+
+        :param glossaries: Instead of those of the systems.
+        """
         combiners = {name: system.combiner for name, system in systems.items() if system.combiner is not None}
         calibrations = {name: system.calibration for name, system in systems.items() if system.calibration is not None}
         gates = {
@@ -131,7 +153,7 @@ class Engine:
         }
         memories = [memory for system in systems.values() for memory in system.memories]
         model = next(iter(systems.values())).model
-        return cls(model, memories, combiners, calibrations, gates=gates, fallback=fallback)
+        return cls(model, memories, combiners, calibrations, gates=gates, glossaries=glossaries, fallback=fallback)
 
     def splitter(self, fits: Callable[[str], bool], *, lines: bool = False) -> Splitter:
         """Return what cuts texts into sentences, in any thread; :meth:`run` cuts those that are too long for the model.
@@ -151,12 +173,18 @@ class Engine:
         """Use a new state of a memory from now on."""
         self.memories = {**self.memories, memory.name: memory}
 
+    def replace_glossary(self, glossary: Glossary) -> None:
+        """Use a new state of a glossary from now on."""
+        self.glossaries = {**self.glossaries, glossary.name: glossary}
+
     def resolve_options(
         self,
         memories: Sequence[str] | None = None,
         combiner: str | Vanilla | None = None,
         beam: BeamSettings | None = None,
         pairs: Sequence[SentencePair] = (),
+        glossary: str | None = None,
+        terms: Sequence[Term] = (),
     ) -> TranslationOptions:
         """Fill in defaults, and refuse unknown names and a k that is too large."""
         current = self.memories
@@ -172,7 +200,35 @@ class Engine:
             combiner = next((memory.name for memory in chosen if memory.name in self.combiners), None)
         if isinstance(combiner, str) and combiner not in self.combiners:
             raise RequestError(f"combiner: got {combiner!r}; available: {_listed(self.combiners)}")
-        return TranslationOptions(chosen, combiner, beam or BeamSettings(), tuple(pairs), exact_contexts)
+        return TranslationOptions(
+            chosen,
+            combiner,
+            beam or BeamSettings(),
+            tuple(pairs),
+            exact_contexts,
+            self._glossary(chosen, glossary, terms),
+            tuple(terms),
+        )
+
+    def _glossary(self, memories: Sequence[Memory], name: str | None, terms: Sequence[Term]) -> Glossary | None:
+        """Return the glossary of a request: the one it asks for, or that of its first memory that has one."""
+        current = self.glossaries
+        if name is None:
+            name = next((memory.name for memory in memories if memory.name in current), NO_GLOSSARY)
+        if name != NO_GLOSSARY and name not in current:
+            raise RequestError(f"glossary: got {name!r}; available: {', '.join([*current, NO_GLOSSARY])}")
+        glossary = current.get(name)
+        if (glossary or terms) and self.model.languages is None:
+            raise RequestError("the model does not say its languages, which terms need; start the server with them")
+        return glossary or None  # one without terms would do nothing
+
+    def checking(self, options: TranslationOptions) -> CheckTranslation:
+        """Return what checks translations of people against the terms of a request, in any thread."""
+        return checking(self._glossary_of(options), self.model.languages, options.memories)
+
+    def _glossary_of(self, options: TranslationOptions) -> Glossary | None:
+        """Return the terms of a request and its glossary as one."""
+        return self._with_terms(options.terms, options.glossary) if options.terms else options.glossary
 
     def run(self, job: Job, texts: list[str]) -> list[Result | Exception]:
         """Translate or explain sentences. Those that are too long are translated in clauses, but not explained."""
@@ -209,12 +265,16 @@ class Engine:
             without_memory=whole.without_memory,
             flag=whole.flag,
             confidence=whole.confidence,
+            terms=whole.terms,
+            without_glossary=whole.without_glossary,
         )
 
     def _alternatives(self, job: Job, texts: Sequence[str]) -> list[Alternatives]:
         """Return translations of each sentence, none for those that are too long."""
         short = [text for text in texts if self._fits(text)]
-        alternatives = find_alternatives(self._translator(job.options), short, job.alternatives)
+        alternatives = find_alternatives(
+            self._translator(job.options), short, job.alternatives, self.checking(job.options)
+        )
         done = dict(zip(short, alternatives, strict=True))
         return [done.get(text, Alternatives()) for text in texts]
 
@@ -240,6 +300,7 @@ class Engine:
             exact_contexts=options.exact_contexts,
             guard_ends=options.exact_contexts,
             fallback=self.fallback,
+            glossary=self._glossary_of(options),
         ).open()
 
     def _make_memory(self, pairs: tuple[SentencePair, ...]) -> Memory:
@@ -257,6 +318,13 @@ class Engine:
         return TooLarge(
             f"a sentence has {len(tokens):,} tokens, the model takes {self.model.max_length:,}; send a shorter one"
         )
+
+
+def _combined(terms: tuple[Term, ...], glossary: Glossary | None) -> Glossary:
+    """Return a glossary with terms before its own, instead of those with the same source."""
+    sources = {term.source.casefold() for term in terms}
+    others = [term for term in glossary or () if term.source.casefold() not in sources]
+    return Glossary([*terms, *others])
 
 
 def _check_k(k: int, memories: Sequence[Memory]) -> None:

@@ -52,6 +52,10 @@ class Directions:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise SettingError(f"memory {twice!r}: given twice; give each its own name, as in NAME=FOLDER")
+        names = [name for engine in engines for name in engine.glossaries]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SettingError(f"glossary {twice!r}: given twice; give each its own name, as in NAME=FILE")
         self.limits = limits
         self.metrics = Metrics(lambda: sum(service.waiting for service in self.services))
         self.services = [Service(engine, limits, self.metrics, prepare, writes=writes) for engine in engines]
@@ -76,6 +80,14 @@ class Directions:
             if name in service.engine.memories:
                 return service
         raise NotFoundError(f"memory: got {name!r}; available: {self._available}")
+
+    def of_glossary(self, name: str) -> Service:
+        """Return the service that has a glossary."""
+        for service in self.services:
+            if name in service.engine.glossaries:
+                return service
+        available = ", ".join(name for service in self.services for name in service.engine.glossaries) or "none"
+        raise NotFoundError(f"glossary: got {name!r}; available: {available}")
 
     async def choose(
         self, memories: Sequence[str] | None, source: str | None, target: str | None, texts: Iterable[str]

@@ -1,7 +1,7 @@
-"""The service of one direction: an engine (model, memories, combiners), its worker thread and its writer thread.
+"""The service of one direction: an engine (model, memories, glossaries), its worker thread and its writer thread.
 
 Models are not thread-safe, so all translation happens in the one thread of a :class:`~lacuna.serving.batching.Batcher`.
-Edits happen in that of an :class:`~lacuna.serving.editor.Editor`. Knows nothing of routes.
+Edits happen in that of an :class:`~lacuna.serving.edit_queue.EditQueue`. Knows nothing of routes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from contextlib import closing
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import TypeVar, cast
 
 import torch
 
@@ -20,21 +20,26 @@ from lacuna.combiners import Vanilla
 from lacuna.corpora.placeholders import mask
 from lacuna.decoding import BeamSettings
 from lacuna.documents import Paragraph, Splitter
-from lacuna.documents.base import DocumentSegment, Filled
+from lacuna.documents.base import DocumentSegment
 from lacuna.documents.html_pages import html_fragment_parts
 from lacuna.documents.paragraphs import is_translatable, mark_matches
 from lacuna.documents.sentence_splitting import Piece
 from lacuna.explanation import Explanation
+from lacuna.glossaries import Glossary, Term
+from lacuna.glossaries.glossary_log import GlossaryCommit
 from lacuna.memory import Memory, SegmentMatches
 from lacuna.memory.overview import KeyMap, Overview, StoredSentence
 from lacuna.records import SentencePair, Translation
 from lacuna.serving.alternatives import Alternatives
 from lacuna.serving.batching import Batcher
+from lacuna.serving.edit_queue import EditQueue
 from lacuna.serving.editor import Edit, Editor
 from lacuna.serving.engine import Engine, Job, Result, TranslationOptions
+from lacuna.serving.glossary_editor import GlossaryEdit, GlossaryEditor
 from lacuna.serving.limits import OutOfTime, Overloaded, RequestError, ServerLimits, TooLarge, byte_size
 from lacuna.serving.middleware import Metrics
 from lacuna.serving.pairs import check_text
+from lacuna.serving.translated_text import TranslatedText, fill_page, flag_of, other_texts
 from lacuna.serving.worker_model import WorkerModel
 
 # Sentences of a document that wait in the queue at once, or fewer that fill a batch: requests wait for no more of them.
@@ -44,16 +49,7 @@ _READ_AHEAD = 1_000
 _RETRY_SECONDS = 0.2
 UNTRANSLATED = "too long for the model; not translated"
 
-
-class TranslatedText(NamedTuple):
-    """A translated text.
-
-    :param paragraph: Its sentences; those of all segments for HTML.
-    """
-
-    text: str
-    paragraph: Paragraph
-    flag: str
+Done = TypeVar("Done")
 
 
 class Service:
@@ -61,7 +57,7 @@ class Service:
 
     :param metrics: Of the whole server.
     :param prepare: Called first in the worker thread, for settings that are per thread.
-    :param writes: Whether clients may edit memories.
+    :param writes: Whether clients may edit memories and glossaries.
     """
 
     def __init__(
@@ -86,7 +82,9 @@ class Service:
         )
         # The worker's number of threads is settled before the writer thread uses one only, see lacuna.workers.
         self._batcher.call(torch.get_num_threads).result()
-        self._editor = Editor(engine, WorkerModel(engine.model, self._batcher), writes=writes)
+        self._edits = EditQueue()
+        self._editor = Editor(engine, WorkerModel(engine.model, self._batcher), self._edits, writes=writes)
+        self._glossary_editor = GlossaryEditor(engine, self._edits)
 
     @property
     def works(self) -> bool:
@@ -100,7 +98,7 @@ class Service:
 
     def close(self) -> None:
         """Finish the edit in progress and the queue, and stop both threads."""
-        self._editor.close()  # first, because edits need the worker
+        self._edits.close()  # first, because edits need the worker
         self._batcher.close()
 
     def memories(self) -> Mapping[str, Memory]:
@@ -108,17 +106,28 @@ class Service:
         self._editor.look()
         return self.engine.memories
 
+    def glossaries(self) -> Mapping[str, Glossary]:
+        """Return the latest states of all glossaries. A file that was edited by hand appears a little later."""
+        self._glossary_editor.look()
+        return self.engine.glossaries
+
     def resolve_options(
         self,
         memories: Sequence[str] | None = None,
         combiner: str | Vanilla | None = None,
         beam: BeamSettings | None = None,
         pairs: Sequence[SentencePair] = (),
+        glossary: str | None = None,
+        terms: Sequence[Term] = (),
     ) -> TranslationOptions:
-        """Fill in defaults, and take the latest states of the memories for a request."""
+        """Fill in defaults, and take the latest states of the memories and of the glossary for a request.
+
+        :param terms: Checked.
+        """
         self._editor.look()
+        self._glossary_editor.look()
         self._check_pairs(pairs)
-        return self.engine.resolve_options(memories, combiner, beam, pairs)
+        return self.engine.resolve_options(memories, combiner, beam, pairs, glossary, terms)
 
     def overview(self, name: str) -> Overview:
         """Return the statistics of a memory."""
@@ -161,7 +170,7 @@ class Service:
         """
         self.check_texts(texts)
         done = await self._paragraphs(texts, options, self.splitter(lines=lines), confidence)
-        return [TranslatedText(paragraph.text, paragraph, paragraph.flag) for paragraph in done]
+        return [TranslatedText.of(paragraph) for paragraph in done]
 
     async def translate_html(
         self, texts: Sequence[str], options: TranslationOptions, *, confidence: bool = False
@@ -171,18 +180,7 @@ class Service:
         pages = await asyncio.to_thread(lambda: [list(html_fragment_parts(text)) for text in texts])
         wanted = [text for parts in pages for part in parts if isinstance(part, DocumentSegment) for text in part.texts]
         done = iter(await self._paragraphs(wanted, options, self.splitter(), confidence))
-        results = []
-        for text, parts in zip(texts, pages, strict=True):
-            written, paragraphs = [], list[Paragraph]()
-            for part in parts:
-                new = [next(done) for _ in part.texts] if isinstance(part, DocumentSegment) else []
-                paragraphs += new
-                same = all(paragraph.text == paragraph.source for paragraph in new)
-                filled = [Filled(paragraph.text) for paragraph in new]
-                written.append(part if isinstance(part, bytes) else part.raw if same else part.render(filled))
-            sentences = tuple(sentence for paragraph in paragraphs for sentence in paragraph.sentences)
-            results.append(TranslatedText(b"".join(written).decode(), Paragraph(text, sentences), _flag(paragraphs)))
-        return results
+        return [fill_page(text, parts, done) for text, parts in zip(texts, pages, strict=True)]
 
     async def _paragraphs(
         self, texts: Sequence[str], options: TranslationOptions, splitter: Splitter, confidence: bool
@@ -195,11 +193,14 @@ class Service:
             raise TooLarge(f"a text has {len(long):,} characters without a place to cut it; send shorter words")
         done = iter(cast(list[Translation], await self._answers(Job(options, confidence=confidence), sentences)))
         paragraphs = [splitter.join(text, pieces, done) for text, pieces in zip(texts, cut, strict=True)]
-        if options.memories and (confidence or _flag(paragraphs)):
+        if options.memories and (confidence or flag_of(paragraphs)):
             # Only now, because the sentences of large memories take a while to read.
-            matches = self.matches(options.memories)
-            return await asyncio.to_thread(lambda: [mark_matches(paragraph, matches) for paragraph in paragraphs])
+            return await asyncio.to_thread(self._marked, paragraphs, options)
         return paragraphs
+
+    def _marked(self, paragraphs: Sequence[Paragraph], options: TranslationOptions) -> list[Paragraph]:
+        matches, check = self.matches(options.memories), self.engine.checking(options)
+        return [mark_matches(paragraph, matches, check) for paragraph in paragraphs]
 
     async def alternatives(
         self, texts: Sequence[TranslatedText], options: TranslationOptions, most: int
@@ -209,7 +210,7 @@ class Service:
         wanted = [part.source for text in alone for part in text.paragraph.sentences if part.translation is not None]
         answers = iter(await self._answers(Job(options, alternatives=most), wanted))
         alternatives = {id(text): cast(Alternatives, next(answers)) for text in alone}
-        return [_others(text, alternatives.get(id(text), Alternatives()), most) for text in texts]
+        return [other_texts(text, alternatives.get(id(text), Alternatives()), most) for text in texts]
 
     def stream_groups(
         self,
@@ -286,14 +287,35 @@ class Service:
         """Forget a sentence of a memory."""
         return await self._edited(self._editor.forget(name, sentence))
 
-    async def _edited(self, future: Future[Edit]) -> Edit:
+    async def add_terms(self, name: str, terms: Sequence[Term]) -> GlossaryEdit:
+        """Add terms to a glossary, or replace them.
+
+        :param terms: Checked.
+        """
+        return await self._edited(self._glossary_editor.add(name, terms))
+
+    async def remove_term(self, name: str, source: str, target: str | None) -> GlossaryEdit:
+        """Remove a term of a glossary, or one of its translations."""
+        return await self._edited(self._glossary_editor.remove(name, source, target))
+
+    async def undo_commit(self, name: str, commit: int) -> GlossaryEdit:
+        """Undo an edit of a glossary by another one."""
+        return await self._edited(self._glossary_editor.undo(name, commit))
+
+    def glossary_commits(self, name: str) -> list[GlossaryCommit]:
+        """Return the edits of a glossary, oldest first."""
+        return self._glossary_editor.commits(name)
+
+    async def _edited(self, future: Future[Done]) -> Done:
         try:
             async with asyncio.timeout(self.limits.max_seconds):
                 return await asyncio.shield(asyncio.wrap_future(future))
         except TimeoutError:
             if future.cancel():
                 raise Overloaded("other edits took too long, and this one was not begun; try again later") from None
-            raise OutOfTime("the edit takes long and goes on; look at the memory before you send it again") from None
+            raise OutOfTime(
+                "the edit takes long and goes on; look at the memory or glossary before you send it again"
+            ) from None
 
     def _check_pairs(self, pairs: Sequence[SentencePair]) -> None:
         for number, pair in enumerate(pairs):
@@ -338,28 +360,6 @@ class Service:
 
 def _translatable(pieces: Sequence[Piece]) -> list[str]:
     return [piece.text for piece in pieces if is_translatable(piece.text)]
-
-
-def _flag(paragraphs: Sequence[Paragraph]) -> str:
-    """Return why a person should look at a translation; empty without reason."""
-    return next((flag for paragraph in paragraphs if (flag := paragraph.flag)), "")
-
-
-def _others(text: TranslatedText, alternatives: Alternatives, most: int) -> Alternatives:
-    """Return what differs from the translation of a text."""
-    return alternatives._replace(
-        texts=tuple(translation for translation in _with(text, alternatives.texts) if translation != text.text)[:most]
-    )
-
-
-def _with(text: TranslatedText, translations: Iterable[str]) -> Iterator[str]:
-    """Yield a text with other translations of its one sentence."""
-    for translation in translations:
-        parts = (
-            (translation, sentence.written.gap) if sentence.translation else sentence.written
-            for sentence in text.paragraph.sentences
-        )
-        yield "".join(part for written in parts for part in written)
 
 
 def _windows(groups: Iterable[Sequence[str]], most: int, most_bytes: int) -> Iterator[list[Sequence[str]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import Literal
 
 from fastapi import APIRouter
@@ -14,10 +15,12 @@ from lacuna.documents.language_detection import Detected, detect
 from lacuna.explanation import Explanation
 from lacuna.memory import Match
 from lacuna.serving.access import Access
-from lacuna.serving.api import PairBody, RequestBody, SentenceNumber, closed_routes, errors
+from lacuna.serving.api import MAX_TERMS, PairBody, RequestBody, SentenceNumber, TermBody, closed_routes, errors
+from lacuna.serving.client_terms import check
 from lacuna.serving.engine import TranslationOptions
 from lacuna.serving.served_directions import Directions, sample
-from lacuna.serving.service import Service, TranslatedText
+from lacuna.serving.service import Service
+from lacuna.serving.translated_text import TranslatedText
 
 MAX_NEIGHBORS = 64
 MAX_BEAMS = 8
@@ -62,6 +65,16 @@ class _OptionsBody(_SelectionBody):
         default=[],
         max_length=MAX_PAIRS,
         description="Example pairs for this request only, searched together with the memories and not stored.",
+    )
+    glossary: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Name of a glossary; none: no glossary. Default: the one with the name of the first memory.",
+    )
+    terms: list[TermBody] = Field(
+        default=[],
+        max_length=MAX_TERMS,
+        description="Terms for this request only, instead of those of the glossary with the same source.",
     )
 
 
@@ -117,6 +130,18 @@ class TranslatedSentence(BaseModel):
     )
 
 
+class TranslatedTermAnswer(BaseModel):
+    """A term of a source, and what became of it. Places are in the whole text, in characters; -1 in HTML."""
+
+    source: str = Field(description="The term as the glossary writes it.")
+    start: int
+    end: int
+    targets: list[str] = Field(description="The translations that the glossary allows.")
+    target: str = Field(description="The accepted form in the translation; empty if there is none.")
+    target_start: int = Field(description="Where that form is in the translation; -1 if there is none.")
+    enforced: bool = Field(description="Whether the translation lacked the term until the glossary asked for it.")
+
+
 class Translated(BaseModel):
     """A translated text.
 
@@ -135,6 +160,8 @@ class Translated(BaseModel):
     flag: str = Field(description="Why a person should look at it; empty if all is well.")
     sentences: list[TranslatedSentence] = Field(default=[], description="Not for HTML.")
     alternatives: list[str] = Field(default=[], description="If asked for.")
+    terms: list[TranslatedTermAnswer] = Field(description="The terms of the glossary in the text.")
+    without_glossary: str | None = Field(description="The text without the glossary; null if it is the same.")
 
 
 class DetectedLanguage(BaseModel):
@@ -247,7 +274,8 @@ def _options(service: Service, body: _OptionsBody) -> TranslationOptions:
     combiner = Vanilla(asked.k, asked.knn_weight, asked.temperature) if isinstance(asked, VanillaBody) else asked
     beam = BeamSettings(beam=body.beam) if body.beam else None
     pairs = [pair.as_pair("request", str(number)) for number, pair in enumerate(body.pairs, start=1)]
-    return service.resolve_options(body.memories, combiner, beam, pairs)
+    terms = check([term.as_term() for term in body.terms]).terms
+    return service.resolve_options(body.memories, combiner, beam, pairs, body.glossary, terms)
 
 
 def _translated(translated: TranslatedText, *, with_sentences: bool) -> Translated:
@@ -259,6 +287,8 @@ def _translated(translated: TranslatedText, *, with_sentences: bool) -> Translat
         without_memory=whole.without_memory,
         confidence=whole.confidence,
         flag=translated.flag,
+        terms=[TranslatedTermAnswer(**{**asdict(term), "targets": list(term.targets)}) for term in translated.terms],
+        without_glossary=translated.without_glossary or None,
     )
     if with_sentences:
         answer.sentences = [

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
@@ -21,10 +21,11 @@ from lacuna.serving.limits import RequestError, ServerLimits, TooLarge
 FIELD = "file"
 _MULTIPART = "multipart/form-data"
 _MAX_FIELDS = 16
-_MAX_FIELD_BYTES = 4096
+_MAX_FIELD_BYTES = 1 << 15  # terms are the longest
 _MAX_NAME = 100
 
 Body = TypeVar("Body", bound=BaseModel)
+Value = TypeVar("Value")
 
 
 class Upload(NamedTuple):
@@ -72,3 +73,15 @@ def check_fields(kind: type[Body], fields: Mapping[str, Any]) -> Body:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"][:1])) or "body"
         raise RequestError(f"{where}: {first['msg']}") from None
+
+
+def check_json(name: str, kind: TypeAdapter[Value], text: str) -> Value:
+    """Validate a field of a form that is written as JSON.
+
+    :param name: Of the field.
+    """
+    try:
+        return kind.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise RequestError(f"{'.'.join(map(str, (name, *first['loc'])))}: {first['msg']}") from None

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, decode_blocks, pool_for
+from lacuna.decoding import BatchCapacity, BeamSettings, Constraints, Hypothesis, decode_blocks, pool_for
 from lacuna.errors import UnavailableError
 from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
@@ -35,16 +35,18 @@ class HypothesisSearch:
         *,
         beam: int | None = None,
         alone: bool = False,
+        constraints: Constraints | None = None,
         progress: Progress = SILENT,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, the best first.
 
         :param beam: Another beam width.
         :param alone: Do without the memories.
+        :param constraints: What the translations must and must not contain.
         """
         settings = self._beam if beam is None else replace(self._beam, beam=beam)
         scorer = self._plain if alone or self._knn is None else self._knn
-        groups = self._search(scorer, settings, sources, [len(sources)], batch_size, progress)
+        groups = self._search(scorer, settings, sources, [len(sources)], batch_size, progress, constraints)
         return [hypotheses for group in groups for hypotheses in group]
 
     def stream(
@@ -77,10 +79,18 @@ class HypothesisSearch:
         blocks: Sequence[int],
         batch_size: int,
         progress: Progress,
+        constraints: Constraints | None = None,
     ) -> Iterator[list[list[Hypothesis]]]:
         pool = pool_for(len(sources), batch_size, self._plain.min_sentences) if self._parallel else None
         decoding = decode_blocks(
-            scorer, sources, beam, blocks, BatchCapacity(batch_size), pool=pool, on_finished=progress.advance
+            scorer,
+            sources,
+            beam,
+            blocks,
+            BatchCapacity(batch_size),
+            pool=pool,
+            on_finished=progress.advance,
+            constraints=constraints,
         )
         with closing(decoding):
             yield from decoding

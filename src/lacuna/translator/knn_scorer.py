@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lacuna.combiners import mix_tokens
+from lacuna.combiners import mix_given, mix_tokens
 from lacuna.likely_tokens import NextTokens
 from lacuna.models.stepping import ModelScorer, ModelState, Prediction
 from lacuna.translator.retriever import Retriever
@@ -78,19 +78,35 @@ class KnnScorer:
         return self._plain.join(state, others)
 
     @torch.inference_mode()
-    def score(self, state: ModelState, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+    def score(
+        self,
+        state: ModelState,
+        count: int,
+        score_gap: torch.Tensor | None = None,
+        also: NDArray[np.int64] | None = None,
+    ) -> NextTokens:
         """Mix the neighbors of each row's key into the model's distribution; return the most probable tokens."""
         prediction = self._plain.predict(state, count)
         rows, gate = len(state.keys), self._retriever.gate
         if gate is None:
             self.count.add(rows, rows)
-            return self._mix(prediction, state.keys, None)
+            return self._mix(prediction, state.keys, None, also)
         log_p_best = torch.from_numpy(prediction.best.log_probs[:, 0])
         wanted = gate.wants(state.keys, log_p_best, score_gap).cpu().numpy().nonzero()[0]
         self.count.add(rows, len(wanted))
-        return self._mix(prediction, state.keys, wanted) if len(wanted) else prediction.best
+        if len(wanted):
+            return self._mix(prediction, state.keys, wanted, also)
+        if also is None:
+            return prediction.best
+        return prediction.best.append(also, prediction.log_probs_of(also), self._plain.banned_ids)
 
-    def _mix(self, prediction: Prediction, keys: torch.Tensor, wanted: NDArray[np.int64] | None) -> NextTokens:
+    def _mix(
+        self,
+        prediction: Prediction,
+        keys: torch.Tensor,
+        wanted: NDArray[np.int64] | None,
+        also: NDArray[np.int64] | None,
+    ) -> NextTokens:
         """Search for some rows, or all of them, and mix what is found into their distributions."""
         chosen = slice(None) if wanted is None else wanted
         ends = np.full((len(keys), 1), self.eos_id)
@@ -104,8 +120,13 @@ class KnnScorer:
         log_p_values = prediction.log_probs_of(values)[chosen]
         tokens, log_probs = prediction.best
         own = NextTokens(tokens[chosen], log_probs[chosen])
-        mixed = mix_tokens(own, mass.cpu().numpy(), values[chosen], log_p_values, self._plain.banned_ids)
-        if wanted is None:
+        masses, banned = mass.cpu().numpy(), self._plain.banned_ids
+        mixed = mix_tokens(own, masses, values[chosen], log_p_values, banned)
+        if wanted is not None:
+            tokens[wanted], log_probs[wanted] = mixed
+            mixed = prediction.best
+        if also is None:
             return mixed
-        tokens[wanted], log_probs[wanted] = mixed
-        return prediction.best
+        log_p_also = prediction.log_probs_of(also)
+        log_p_also[chosen] = mix_given(also[chosen], log_p_also[chosen], masses, values[chosen])
+        return mixed.append(also, log_p_also, banned)

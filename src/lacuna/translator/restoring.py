@@ -90,6 +90,20 @@ class Restorer:
             results[number] = result
         return [result for result in results if result is not None]
 
+    def choose(self, source: str, hypotheses: Sequence[Hypothesis], accepts: Callable[[str], bool]) -> Restored | None:
+        """Return the best hypothesis that has every placeholder and whose text is accepted; None if there is none.
+
+        :param hypotheses: Those of the source, masked in the first style.
+        """
+        for hypothesis in hypotheses:
+            if not self._model.mask_placeholders:
+                result: Restored | None = Restored(self._model.decode(hypothesis.tokens), hypothesis)
+            else:
+                result = self._choose(source, mask(source), [hypothesis])
+            if result is not None and result.flag in ("", MOVED, UNCLEAR) and accepts(result.text):
+                return result
+        return None
+
     def _choose(self, source: str, masked: Masked, hypotheses: Sequence[Hypothesis]) -> Restored | None:
         best: Restored | None = None
         for hypothesis in hypotheses:

@@ -31,6 +31,7 @@ from lacuna.combiners.storage import describe_combiner, make_combiner
 from lacuna.datastore.manifest import ModelIdentity
 from lacuna.decoding import BeamSettings
 from lacuna.errors import SettingError
+from lacuna.glossaries import Glossary, load_glossary
 from lacuna.memory import Memory, open_memory, place_in
 from lacuna.models import Model
 from lacuna.translator.calibration import Calibration, load_calibration
@@ -76,6 +77,7 @@ class SystemRecord(Record):
     :param combiner: ``None`` for the safe one.
     :param calibration: Its folder; ``None`` without one.
     :param int8: ``None`` for 8-bit weights where they are possible.
+    :param glossary: Its file; ``None`` without one.
     """
 
     format: int = FORMAT
@@ -90,6 +92,8 @@ class SystemRecord(Record):
     guard_ends: bool = True
     int8: bool | None = None
     fallback: bool = False
+    glossary: str | None = None
+    strict_terms: bool = False
 
     def rows(self) -> list[tuple[str, str]]:
         """Return names and values to show."""
@@ -103,6 +107,7 @@ class SystemRecord(Record):
             ("combiner", " ".join([combiner, *(f"{name} {value}" for name, value in settings.items())])),
             ("gate", "none" if self.gate is None else "any memory" if entries is None else f"for {entries:,} entries"),
             ("calibration", self.calibration or "none"),
+            ("glossary", "none" if self.glossary is None else self.glossary + ", strict" * self.strict_terms),
             ("beam search", beam),
             *(
                 (name, "yes" if value else "no")
@@ -137,6 +142,8 @@ class SystemRecord(Record):
             guard_ends=self.guard_ends,
             int8=self.int8,
             fallback=self.fallback,
+            glossary=None if self.glossary is None else load_glossary(base / self.glossary),
+            strict_terms=self.strict_terms,
         )
 
     def _open_combiner(self, folder: Path | None) -> Combiner | None:
@@ -176,6 +183,9 @@ class System:
         :class:`~lacuna.models.stepping.ModelScorer`. ``None``: where that is possible.
     :param fallback: If a memory on a server does not answer, translate with the model alone and say so in the
         translation, instead of raising an error.
+    :param glossary: Terms, and how each must be translated.
+    :param strict_terms: Where a translation lacks a term, search only for translations that have it, instead of raising
+        the probability of its forms first.
     """
 
     model: Model
@@ -189,6 +199,8 @@ class System:
     guard_ends: bool = True
     int8: bool | None = None
     fallback: bool = False
+    glossary: Glossary | None = None
+    strict_terms: bool = False
 
     def open(self) -> Translator:
         """Return the translator."""
@@ -242,6 +254,8 @@ class System:
             guard_ends=self.guard_ends,
             int8=self.int8,
             fallback=self.fallback,
+            glossary=None if self.glossary is None else _relative(self.glossary.file, base) or "unsaved",
+            strict_terms=self.strict_terms,
         )
 
 
@@ -256,7 +270,7 @@ def _place_of(memory: Memory, base: Path | None) -> str:
 
 
 def _relative(folder: Path | None, base: Path | None) -> str | None:
-    """Return a folder relative to another one if it is below it; otherwise as it is."""
+    """Return a folder or file relative to a folder if it is below it; otherwise as it is."""
     if folder is None or base is None:
         return None if folder is None else str(folder)
     path, base = folder.resolve(), base.resolve()

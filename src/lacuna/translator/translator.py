@@ -1,8 +1,8 @@
 """Translate sentences with a system: its model, memories and all that decides a translation.
 
 Each step has its own module: sentences are gathered (``streaming``), decoded (``hypotheses``), chosen and completed
-(``restoring``), checked (``length_check``) and, on request, explained (``evidence``, ``confidence``). Knows nothing of
-documents.
+(``restoring``, ``term_keeper``), checked (``length_check``) and, on request, explained (``evidence``, ``confidence``).
+Knows nothing of documents.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from lacuna.decoding import Hypothesis
-from lacuna.errors import LacunaWarning, UnavailableError
+from lacuna.decoding import Constraints, Hypothesis
+from lacuna.errors import LacunaWarning, SettingError, UnavailableError
+from lacuna.glossaries import Glossary
 from lacuna.memory import Memory
 from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
@@ -27,8 +28,9 @@ from lacuna.translator.evidence import Evidence
 from lacuna.translator.hypotheses import HypothesisSearch, Sources
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.length_check import LengthCheck
-from lacuna.translator.restoring import Restorer
+from lacuna.translator.restoring import Restored, Restorer
 from lacuna.translator.streaming import gather_windows, merge_groups, windows_of
+from lacuna.translator.term_keeper import KeptTerms, ReadSource, TermKeeper
 from lacuna.workers import Pool
 
 if TYPE_CHECKING:
@@ -74,6 +76,13 @@ class Translator:
         self._knn = None if self.retriever is None else KnnScorer(plain, self.retriever)
         self._search = HypothesisSearch(plain, self._knn, self.beam, parallel=self.model.device.type == "cpu")
         self._evidence = Evidence(self.model, self.retriever)
+        self._terms = None if system.glossary is None else self._keeper(system.glossary)
+
+    def _keeper(self, glossary: Glossary) -> TermKeeper:
+        languages = self.model.languages
+        if languages is None:
+            raise SettingError("glossary: the model does not say its languages, which terms need; give the languages")
+        return TermKeeper(self.model, languages, glossary, self.memories, strict=self.system.strict_terms)
 
     def reopening(self) -> tuple[Callable[..., Translator], tuple[object, ...]]:
         """Say how another process opens this translator; see :class:`~lacuna.workers.Reopened`."""
@@ -204,7 +213,8 @@ class Translator:
         :param offset: Number of sentences before these, for warnings.
         """
         written = [number for number, text in enumerate(texts) if text.strip()]
-        encoded = self.model.encode_sources([texts[number] for number in written])
+        readings = [self._read(texts[number]) for number in written]
+        encoded = self.model.encode_sources([reading.protected for reading in readings])
         sources = self._truncated([offset + number for number in written], encoded)
         decoding = self._search.stream(sources, blocks, batch_size, progress, fallback=self.system.fallback)
         together = max(batch_size if wanted.evidence else 1, _RESTORED_AT_ONCE if self.model.mask_placeholders else 1)
@@ -214,8 +224,7 @@ class Translator:
                 for alone, run in groupby(group, itemgetter(1)):
                     hypotheses = [candidates for candidates, _ in run]
                     chosen = slice(done, done + len(hypotheses))
-                    own = [texts[number] for number in written[chosen]]
-                    finished = self._finish(own, sources[chosen], hypotheses, alone, wanted, batch_size)
+                    finished = self._finish(readings[chosen], sources[chosen], hypotheses, alone, wanted, batch_size)
                     for number, translation in zip(written[chosen], finished, strict=True):
                         yield from (Translation(text, "", 0.0, 0) for text in texts[following:number])
                         yield translation
@@ -223,9 +232,12 @@ class Translator:
                     done += len(hypotheses)
         yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
 
+    def _read(self, text: str) -> ReadSource:
+        return ReadSource(text, protected=text) if self._terms is None else self._terms.read(text)
+
     def _finish(
         self,
-        texts: Sequence[str],
+        readings: Sequence[ReadSource],
         sources: Sources,
         hypotheses: Sequence[list[Hypothesis]],
         alone: bool,
@@ -241,8 +253,10 @@ class Translator:
         used = self.with_memories(()) if alone else self
         try:
             retry = partial(used.find_hypotheses, beam=_WIDE_BEAM, batch_size=batch_size)
-            restored = Restorer(self.model, retry).restore(texts, hypotheses)
-            best = [result.hypothesis for result in restored]
+            restorer = Restorer(self.model, retry)
+            restored = restorer.restore([reading.protected for reading in readings], hypotheses)
+            kept = used._keep(readings, hypotheses, restored, restorer, batch_size)
+            best = [each.result.hypothesis for each in kept]
             lengths = LengthCheck(self.model, used.memories, partial(self._translate_alone, batch_size))
             flags = lengths.flags(sources, best)
             steps = used._evidence.steps(sources, best, batch_size) if wanted.evidence else [()] * len(best)
@@ -251,11 +265,32 @@ class Translator:
             if not self.system.fallback:
                 raise
             again = self._search.find(sources, batch_size, alone=True)
-            return self._finish(texts, sources, again, True, wanted, batch_size)
+            return self._finish(readings, sources, again, True, wanted, batch_size)
         return [
-            result.flagged(flag).translation(text, why, alone, confidence)
-            for text, result, flag, why, confidence in zip(texts, restored, flags, steps, sure, strict=True)
+            replace(
+                each.result.flagged(flag).translation(reading.source, why, alone, confidence),
+                terms=each.terms,
+                without_glossary=each.without,
+            )
+            for reading, each, flag, why, confidence in zip(readings, kept, flags, steps, sure, strict=True)
         ]
+
+    def _keep(
+        self,
+        readings: Sequence[ReadSource],
+        hypotheses: Sequence[list[Hypothesis]],
+        restored: Sequence[Restored],
+        restorer: Restorer,
+        batch_size: int,
+    ) -> list[KeptTerms]:
+        """Keep translations to the glossary, if there is one."""
+        if self._terms is None:
+            return [KeptTerms(result) for result in restored]
+
+        def search(texts: Sequence[str], constraints: Constraints) -> list[list[Hypothesis]]:
+            return self._search.find(self.encode(texts), batch_size, constraints=constraints)
+
+        return self._terms.keep(readings, hypotheses, restored, restorer, search)
 
     def find_hypotheses(
         self, texts: Sequence[str], beam: int = 1, *, batch_size: int = 32, progress: Progress = SILENT

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from lacuna.likely_tokens import NextTokens
 from lacuna.models.top_tokens import best_tokens
@@ -40,9 +41,19 @@ class Scripted:
     def start(self, sources: Sequence[Sequence[int]]) -> Prefixes:
         return Prefixes([source[0] for source in sources], [() for _ in sources])
 
-    def score(self, state: Prefixes, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+    def score(
+        self,
+        state: Prefixes,
+        count: int,
+        score_gap: torch.Tensor | None = None,
+        also: NDArray[np.int64] | None = None,
+    ) -> NextTokens:
         dense = torch.stack([self.log_probs(*each) for each in zip(state.seeds, state.tokens, strict=True)])
-        return best_tokens(dense, count, self.banned_ids)
+        best = best_tokens(dense.clone(), count, self.banned_ids)
+        if also is None:
+            return best
+        rows = np.arange(len(also))[:, None]
+        return best.append(also, dense.numpy()[rows, np.maximum(also, 0)], self.banned_ids)
 
     def join(self, state: Prefixes, others: Prefixes) -> Prefixes:
         return Prefixes(state.seeds + others.seeds, state.tokens + others.tokens)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, search
 from lacuna.errors import ModelError, SettingError
@@ -101,7 +103,13 @@ class Counting(Scripted):
 
     rows: list[int]
 
-    def score(self, state: Prefixes, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+    def score(
+        self,
+        state: Prefixes,
+        count: int,
+        score_gap: torch.Tensor | None = None,
+        also: NDArray[np.int64] | None = None,
+    ) -> NextTokens:
         self.rows.append(len(state.tokens))
         return super().score(state, count)
 
@@ -169,7 +177,13 @@ class Watching(Scripted):
 
     told: list[tuple[float, float]]
 
-    def score(self, state: Prefixes, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+    def score(
+        self,
+        state: Prefixes,
+        count: int,
+        score_gap: torch.Tensor | None = None,
+        also: NDArray[np.int64] | None = None,
+    ) -> NextTokens:
         rows = list(zip(state.seeds, state.tokens, strict=True))
         totals = [
             sum(float(self.log_probs(seed, tokens[:n])[token]) for n, token in enumerate(tokens))
@@ -201,7 +215,13 @@ class Fixed(Scripted):
 
     scores: tuple[float, ...] = ()
 
-    def score(self, state: Prefixes, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+    def score(
+        self,
+        state: Prefixes,
+        count: int,
+        score_gap: torch.Tensor | None = None,
+        also: NDArray[np.int64] | None = None,
+    ) -> NextTokens:
         return best_tokens(torch.tensor([self.scores] * len(state.tokens)), count, self.banned_ids)
 
 

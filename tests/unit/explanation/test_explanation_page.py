@@ -30,8 +30,8 @@ class Nesting(HTMLParser):
 def explanation(text: str = "word") -> Explanation:
     near = ExplainedNeighbor(text, 1, 2, 3, text, 4.5, 0.75, True, text, text, text, text, text)
     end = ExplainedNeighbor(text, 9, 7, 3, "</s>", 6.5, 0.25, False, text, text, "", "", text)
-    changed = ExplainedToken(text, text, 0.5, 0.25, 0.75, 0.5, "other", True, 64, 64, 0.5, (near, end))
-    same = ExplainedToken(text, "", 0.5, 0.25, 0.75, 0.5, text, False, 3, 64, None, (near,))
+    changed = ExplainedToken(text, text, 0.5, 0.25, 0.75, 0.5, "other", True, 64, 64, 0.5, (near, end), "memory")
+    same = ExplainedToken(text, "", 0.5, 0.25, 0.75, 0.5, text, False, 3, 64, None, (near,), "model")
     return Explanation(text, text, text, -0.5, (changed, same), 0.5, (2,))
 
 
@@ -67,9 +67,10 @@ def test_says_what_the_explanation_says() -> None:
         "0.500",
         "64 or more",
         "0.500",
+        "memory",
         "other",
     ]
-    assert [words(cell) for cell in second][5:] == ["3", "–", "the same"]
+    assert [words(cell) for cell in second][5:] == ["3", "–", "model", "the same"]
     assert [len(part.xpath(".//tbody/tr")) for part in page.xpath("//details")] == [2, 1]
     assert [part.get("open") is not None for part in page.xpath("//details")] == [True, False]
     assert [mark.text for mark in page.xpath("//details[1]//mark")] == ["word", "⏎"]

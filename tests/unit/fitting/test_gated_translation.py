@@ -74,11 +74,11 @@ class Chosen:
         return torch.isin(torch.arange(len(keys)), torch.tensor(self.rows, dtype=torch.long))
 
 
-def assert_row(found: NextTokens, expected: NextTokens, row: int) -> None:
+def assert_row(found: NextTokens, expected: NextTokens, row: int, missing: int = 2) -> None:
     """A row has the same tokens, with the same bits."""
     np.testing.assert_array_equal(found.log_probs[row], expected.log_probs[row])
     real = expected.log_probs[row] > -np.inf  # a banned token is none
-    assert real.sum() >= len(real) - 2
+    assert real.sum() >= len(real) - missing
     np.testing.assert_array_equal(found.tokens[row][real], expected.tokens[row][real])
 
 
@@ -94,6 +94,21 @@ def test_only_rows_that_are_wanted_are_changed(model: Model, memory: Memory, row
     for row in range(4):
         assert_row(found, always if row in rows else without, row)
     assert (gated.count.rows, gated.count.searched) == (4, len(rows))
+
+
+@pytest.mark.parametrize("rows", [(), (2,), (0, 1, 2, 3)])
+def test_other_tokens_are_mixed_in_the_rows_that_are_wanted(
+    model: Model, memory: Memory, rows: tuple[int, ...]
+) -> None:
+    plain = ModelScorer(model)
+    gated = KnnScorer(plain, Retriever([memory], COMBINER, Chosen(rows)))  # type: ignore[arg-type]
+    always = KnnScorer(plain, Retriever([memory], COMBINER))
+    sources = model.encode_sources(SOURCES[:4])
+    also = np.tile(np.arange(model.vocabulary_size), (4, 1))
+    without, mixed, found = (one.score(one.start(sources), 2, None, also) for one in (plain, always, gated))
+    for row in range(4):
+        assert_row(found, mixed if row in rows else without, row, missing=4)  # the best ones are no others
+    assert not np.array_equal(without.log_probs, mixed.log_probs)
 
 
 def test_no_search_changes_rows_above_the_beam_threshold(model: Model, memory: Memory, gate: Gate) -> None:

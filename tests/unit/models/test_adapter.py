@@ -198,6 +198,13 @@ def test_it_is_only_text_in_a_source_too(zoo: Zoo, kind: str, literal: str) -> N
         assert named.count(token) == plain.count(token)
 
 
+def test_what_decoding_does_not_give_again_cannot_be_written(model: Model) -> None:
+    assert model.can_write("the small house")
+    assert model.can_write("")
+    has_bytes = model.facts.model_type == "bart"
+    assert model.can_write("the small ｈouse") == has_bytes  # a full-width letter is unknown, or replaced by h
+
+
 def test_every_token_has_a_text(model: Model) -> None:
     assert all(model.token_text(token) for token in range(model.vocabulary_size))
     with pytest.raises(ModelError, match="tokens 0 to"):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from lacuna.decoding import BatchCapacity, BeamSettings, Hypothesis, Scorer, decode_all, search
 from lacuna.errors import ModelError
@@ -95,9 +96,15 @@ def test_a_batch_finds_what_single_sentences_find(ending_model: Model) -> None:
 class Recording(ModelScorer):
     """Keeps the keys of every step."""
 
-    def score(self, state: ModelState, count: int, score_gap: torch.Tensor | None = None) -> NextTokens:
+    def score(
+        self,
+        state: ModelState,
+        count: int,
+        score_gap: torch.Tensor | None = None,
+        also: NDArray[np.int64] | None = None,
+    ) -> NextTokens:
         self.keys = [*getattr(self, "keys", []), state.keys]
-        return super().score(state, count, score_gap)
+        return super().score(state, count, score_gap, also)
 
 
 def test_keys_are_those_of_teacher_forcing(model: Model, sources: list[list[int]]) -> None:
@@ -267,3 +274,21 @@ def test_a_real_model_translates_as_transformers_does() -> None:
     texts = [f"{noun} {verb}{end}" for noun in nouns for verb in verbs for end in (".", " heute wieder nicht.")][:20]
     found: list[list[Hypothesis]] = decode_all(ModelScorer(model), model.encode_sources(texts), BeamSettings())
     assert [model.decode(hypotheses[0].tokens) for hypotheses in found] == model.generate(texts)
+
+
+@pytest.mark.parametrize("kind", ["marian", "bart", "t5"])
+@pytest.mark.parametrize("int8", [False, None])
+def test_other_tokens_have_their_probability_in_the_whole_distribution(zoo: Zoo, kind: str, int8: bool | None) -> None:
+    model = zoo.model(kind)
+    scorer = ModelScorer(model, int8=int8)
+    state = scorer.start(model.encode_sources(SOURCES))
+    also = np.tile(np.arange(-1, model.vocabulary_size), (len(SOURCES), 1))
+    alone, found = scorer.score(state, 4), scorer.score(state, 4, None, also)
+    np.testing.assert_array_equal(found.tokens[:, :4], alone.tokens)
+    np.testing.assert_array_equal(found.log_probs[:, :4], alone.log_probs)
+    expected = model.project(state.keys).log_softmax(-1).numpy()
+    expected[:, list(model.banned_ids)] = -np.inf
+    for row, tokens in enumerate(alone.tokens):
+        expected[row, tokens] = -np.inf
+    assert (found.log_probs[:, 4] == -np.inf).all()
+    np.testing.assert_allclose(found.log_probs[:, 5:], expected, atol=1e-4 if int8 is False else 0.02)

@@ -11,9 +11,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from lacuna.cli.options import ModelOptions
-from lacuna.cli.serve import _open_domains
+from lacuna.cli.serve import _domain_engine, _open_domains, _open_glossaries
 from lacuna.combiners import Vanilla
 from lacuna.errors import SettingError
+from lacuna.glossaries import Glossary, Term, write_glossary
 from lacuna.memory import FolderMemory, open_memory
 from lacuna.models import Model
 from lacuna.serving import Access, Engine, create_app
@@ -140,9 +141,10 @@ def test_memory_names_are_unique_over_all_directions(engine: Engine, chinese: En
 class FakeDomain:
     path: Path
     model: Model
+    glossary: Glossary | None = None
 
     def open_system(self, name: str) -> System:
-        return System(self.model, [open_memory(self.path, name)], Vanilla(k=1))
+        return System(self.model, [open_memory(self.path, name)], Vanilla(k=1), glossary=self.glossary)
 
 
 def test_domains_of_one_model_load_it_once(
@@ -164,9 +166,34 @@ def test_domains_of_one_model_load_it_once(
     monkeypatch.setattr("lacuna.domain.open_domain", load)
     monkeypatch.setattr("lacuna.domain.manifest.read_domain_manifest", manifest)
     given = [f"it={folders['all']}", f"law={folders['law']}", str(folders["half"])]
-    opened = _open_domains(ModelOptions(device="cpu"), given, fallback=False)
+    opened = _open_domains(ModelOptions(device="cpu"), given, [], fallback=False)
     assert [list(one.memories) for one in opened] == [["it", "half"], ["law"]]
     assert [list(one.combiners) for one in opened] == [["it", "half"], ["law"]]
     assert loaded == [folders["all"], folders["law"]]
     with pytest.raises(SettingError, match="the name it twice"):
-        _open_domains(ModelOptions(device="cpu"), [given[0], f"it={folders['half']}"], fallback=False)
+        _open_domains(ModelOptions(device="cpu"), [given[0], f"it={folders['half']}"], [], fallback=False)
+    with pytest.raises(SettingError, match="--glossary: given with domains of several languages"):
+        _open_domains(ModelOptions(device="cpu"), given, ["it=terms.tsv"], fallback=False)
+
+
+def test_domains_are_served_with_their_glossaries(engine: Engine, tmp_path: Path) -> None:
+    folders = {name: memory.store.path for name, memory in engine.memories.items()}
+    own = Glossary([Term("Datei", ("file",))], "glossary.tsv", folders["all"] / "glossary.tsv")
+    domains = {
+        "all": FakeDomain(folders["all"], engine.model, own),
+        "half": FakeDomain(folders["half"], engine.model),
+    }
+    glossaries = _domain_engine(domains, {}, False).glossaries  # type: ignore[arg-type]
+    assert {name: (glossary.name, glossary.terms) for name, glossary in glossaries.items()} == {
+        "all": ("all", own.terms),
+        "half": ("half", ()),  # to be filled
+    }
+    assert [glossary.file for glossary in glossaries.values()] == [
+        folder / "glossary.tsv" for folder in folders.values()
+    ]
+    write_glossary(tmp_path / "half.tsv", Glossary([Term("Ordner", ("folder",))]))
+    given = _open_glossaries([str(tmp_path / "half.tsv"), f"law={tmp_path / 'half.tsv'}"], engine.model.languages)
+    replaced = _domain_engine(domains, given, False)  # type: ignore[arg-type]
+    assert {name: len(glossary) for name, glossary in replaced.glossaries.items()} == {"all": 1, "half": 1, "law": 1}
+    assert replaced.glossaries["half"].file == tmp_path / "half.tsv"
+    assert replaced.resolve_options(["half"]).glossary == Glossary([Term("Ordner", ("folder",))])

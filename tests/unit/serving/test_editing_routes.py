@@ -338,7 +338,7 @@ def test_our_own_faults_name_no_folder(client: TestClient, folder: Path, monkeyp
 
 
 def test_the_queue_of_edits_has_a_limit(model: Model, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lacuna.serving.editor.MAX_WAITING", 1)
+    monkeypatch.setattr("lacuna.serving.edit_queue.MAX_WAITING", 1)
     app = create_app(engine_of(model, folder), ServerLimits(max_seconds=0.2), access=Access(writable=True))
     with TestClient(app, LOCAL) as client:
         monkeypatch.setattr("lacuna.memory.folder_memory.forget_sentences", lambda *_, **__: time.sleep(1.5))

@@ -81,12 +81,25 @@ def key_file(content: bytes) -> Callable[[Path], list[str]]:
     return prepare
 
 
+def terms_file(content: str, name: str = "terms") -> Callable[[Path], list[str]]:
+    def prepare(folder: Path) -> list[str]:
+        (folder / "terms.tsv").write_text(content, encoding="utf-8")
+        return ["--glossary", f"{name}=terms.tsv"]
+
+    return prepare
+
+
 @pytest.mark.parametrize(
     ("prepare", "says"),
     [
         (lambda _: ["--memory", "it="], "NAME=FOLDER"),
         (lambda _: ["--memory", "it=nowhere"], "nowhere"),
         (lambda _: ["--combiner", "it=nowhere"], "nowhere"),
+        (lambda _: ["--glossary", "it="], "--glossary: got 'it='; write NAME=FILE"),
+        (lambda _: ["--glossary", "it=nowhere.tsv"], "nowhere.tsv: cannot be read"),
+        (terms_file("source\ttarget\nDatei\t\n"), "terms.tsv:2: target: got an empty cell"),
+        (lambda folder: [*terms_file("Datei\tfile\n")(folder), "--glossary", "terms.tsv"], "give each its own"),
+        (lambda folder: [*terms_file("Datei\tfile\n", "none")(folder)], "glossary 'none': asks for no glossary"),
         (lambda _: ["--max-texts", "0"], "--max-texts: got 0"),
         (
             lambda _: ["--allow-host", "https://example.org"],

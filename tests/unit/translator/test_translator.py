@@ -104,6 +104,26 @@ def test_scores_equal_a_dense_mixture(model: Model, memory: Memory) -> None:
     np.testing.assert_allclose(got, expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("knn_weight", [0.4, 1.0])
+def test_other_tokens_have_their_probability_in_the_dense_mixture(
+    model: Model, memory: Memory, knn_weight: float
+) -> None:
+    scorer = KnnScorer(ModelScorer(model), Retriever([memory], Vanilla(k=5, knn_weight=knn_weight, temperature=2.0)))
+    state = scorer.start(model.encode_sources(SOURCES))
+    truth = dense(scorer.score(state, model.vocabulary_size))
+    alone = scorer.score(state, 3)
+    also = np.random.default_rng(1).permuted(np.tile(np.arange(-1, model.vocabulary_size), (len(SOURCES), 1)), axis=1)
+    also = also[:, : model.vocabulary_size // 2]
+    tokens, log_probs = scorer.score(state, 3, None, also)
+    np.testing.assert_array_equal(tokens[:, :3], alone.tokens)
+    np.testing.assert_array_equal(log_probs[:, :3], alone.log_probs)
+    for row, others in enumerate(also.tolist()):
+        best = {token for token, value in zip(alone.tokens[row], alone.log_probs[row], strict=True) if value > -np.inf}
+        expected = [truth[row, token] if token >= 0 and token not in best else 0.0 for token in others]
+        np.testing.assert_allclose(np.exp(log_probs[row, 3:]), expected, atol=1e-6)
+    assert (np.exp(log_probs[:, 3:]) > 0).any()
+
+
 def test_evidence_adds_up(model: Model, memory: Memory) -> None:
     translator = open_plain(model, [memory], Vanilla(k=4, knn_weight=0.7, temperature=5.0), SHORT)
     for result in translator.translate(SOURCES, evidence=True):

@@ -3,7 +3,7 @@ import { byId, make } from "/page/dom.js";
 
 const KEYS = {
   read: { item: "key", name: "API key", about: "This server requires an API key." },
-  write: { item: "write-key", name: "write key", about: "Changes to a memory require the write key." },
+  write: { item: "write-key", name: "write key", about: "Changes of memories and glossaries require the write key." },
 };
 const DOWNLOAD_SECONDS = 60; // until a downloaded file is released
 

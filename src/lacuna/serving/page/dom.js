@@ -27,6 +27,13 @@ export const percent = (share) => {
   return `${value >= 10 || value === 0 ? Math.round(value) : value.toFixed(1)} %`;
 };
 
+// Whether a key press is Ctrl + Enter; it then does nothing else on the page.
+export function isSubmit(event) {
+  const is = event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.defaultPrevented;
+  if (is) event.preventDefault();
+  return is;
+}
+
 // Removes the word boundary markers of tokenizers.
 export function spoken(token) {
   if (/^<\/?s>$|^<eos>$/.test(token)) return "end of sentence";

@@ -1,6 +1,6 @@
 // Corrections of translations and forgotten sentences, each with an undo. Only on servers that take edits.
 import { ask } from "/page/api.js";
-import { byId, make } from "/page/dom.js";
+import { byId, isSubmit, make } from "/page/dom.js";
 import { memoryChanged } from "/page/memory.js";
 
 let writable = false, translateAgain = null, shown = null;
@@ -14,7 +14,7 @@ export function prepareEdits(info, again) {
   byId("correction").addEventListener("submit", (event) => { event.preventDefault(); save(); });
   byId("corrected").addEventListener("keydown", (event) => {
     if (event.key === "Escape") close();
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("correction").requestSubmit();
+    if (isSubmit(event)) byId("correction").requestSubmit();
   });
 }
 

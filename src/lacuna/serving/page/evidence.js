@@ -1,8 +1,9 @@
-// The evidence for the translation of one sentence: its words, and for a selected word why it was chosen.
+// The evidence for the translation of one sentence: its words, and for a selected word why and by whom it was chosen.
 import { moveWithArrows, reachable } from "/page/arrows.js";
 import { byId, knownMark, make, meter, percent, spoken } from "/page/dom.js";
 import { forgetButton, offerCorrection } from "/page/edits.js";
 import { showSentence } from "/page/sentence.js";
+import { aboutOf, markOf, numbersOf, pick, spansOf } from "/page/term_marks.js";
 import { level, wordsOf } from "/page/words.js";
 
 export function prepareEvidence() {
@@ -14,7 +15,8 @@ export function hideEvidence() {
 }
 
 // A match is the memory whose translation of the same sentence this is: a person's, about which the model's confidence says nothing.
-export function showEvidence(answer, memories, doubt, match) {
+// The terms are those of the glossary in this sentence.
+export function showEvidence(answer, memories, doubt, match, terms) {
   byId("evidence").hidden = false;
   byId("why").hidden = true;
   byId("legend").hidden = !memories.length;
@@ -28,26 +30,35 @@ export function showEvidence(answer, memories, doubt, match) {
     : (changed ? `The memory changed ${changed} of ${written.length} words.` : "The memory changed no word.") + sure);
   byId("doubt").textContent = doubt && `⚠ Please check: ${doubt}.`;
   byId("doubt").hidden = !doubt;
-  byId("adapted").replaceChildren(...words.flatMap((word, place) => [word.space ? " " : "", wordButton(word, place)]));
+  const spans = spansOf(terms);
+  byId("adapted").replaceChildren(...words.flatMap((word, place) => [word.space ? " " : "", wordButton(word, place, spans)]));
+  byId("without").hidden = !answer.without_glossary;
+  byId("without-text").textContent = answer.without_glossary;
+  pick();
   offerCorrection(answer, memories);
 }
 
-function wordButton(word, place) {
-  const kind = `word level-${level(word.margin)}${word.changed ? " changed" : ""}${word.end ? " end" : ""}`;
-  const about = [word.margin === null ? null : `margin ${word.margin}`, word.changed ? "changed by the memory" : null].filter(Boolean);
+function wordButton(word, place, spans) {
+  const terms = termsInWord(word, spans), mark = terms.length ? markOf(terms) : {};
+  const kind = `word level-${level(word.margin)}${word.changed ? " changed" : ""}${word.end ? " end" : ""} ${mark.class || ""}`;
+  const about = [word.margin === null ? null : `margin ${word.margin}`, word.changed ? "changed by the memory" : null, terms.length ? aboutOf(terms) : null].filter(Boolean);
   const label = [word.end ? "end of sentence" : word.text, ...about].join(", ");
   return make("button", {
-    type: "button", class: kind, "aria-label": label, "aria-pressed": "false", "aria-controls": "why", tabindex: place ? "-1" : "0",
+    ...mark, type: "button", class: kind.trim(), "aria-label": label, "aria-pressed": "false", "aria-controls": "why", tabindex: place ? "-1" : "0",
     onclick: (event) => choose(word, event.currentTarget),
   }, word.text);
 }
+
+const termsInWord = (word, spans) => (word.end ? []
+  : spans.filter(({ start, end }) => start < word.start + [...word.text].length && end > word.start).map(({ number }) => number));
 
 function choose(word, button) {
   const all = byId("adapted").querySelectorAll("button");
   for (const other of all) other.setAttribute("aria-pressed", String(other === button));
   reachable(all, button);
+  pick(numbersOf(button));
   byId("why-hint").hidden = true;
-  explain(word, word.tokens.findIndex((token) => token.changed) > 0 ? word.tokens.findIndex((token) => token.changed) : 0);
+  explain(word, Math.max(0, word.tokens.findIndex((token) => token.changed)));
 }
 
 function explain(word, place) {
@@ -71,13 +82,15 @@ function parts(word, place) {
     make("span", { class: "hint" }, "Subword tokens:"), ...buttons);
 }
 
+const CHOSEN = { glossary: "Chosen by the glossary, which asked for a term that the translation lacked. ", memory: "Chosen by the memory. ", model: "Chosen by the model. " };
+
 function verdict(token) {
   const said = spoken(token.model_token);
   const margin = token.margin === null ? null
     : token.margin === 0 ? "The nearest memory entry is unknown to the model."
     : token.margin >= token.margin_cap ? `The nearest ${token.margin_cap} or more memory entries are known to the model.`
     : `The nearest ${token.margin === 1 ? "memory entry is" : `${token.margin} memory entries are`} known to the model; the next one is unknown.`;
-  return make("p", {}, ...(!token.changed ? ["The model alone predicts the same. "]
+  return make("p", {}, make("strong", {}, CHOSEN[token.chosen_by]), ...(!token.changed ? ["The model alone predicts the same. "]
     : said ? ["The model alone predicts ", make("q", {}, said), ". "] : ["The model alone predicts another token. "]), margin || "");
 }
 

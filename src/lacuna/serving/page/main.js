@@ -3,8 +3,10 @@ import { ask } from "/page/api.js";
 import { moveWithArrows, reachable } from "/page/arrows.js";
 import { prepareDocuments } from "/page/documents.js";
 import { byId } from "/page/dom.js";
+import { loadGlossaries } from "/page/glossaries.js";
 import { prepareMemory, showMemory } from "/page/memory.js";
-import { prepareTranslating } from "/page/translate.js";
+import { prepareTerms, showTerms } from "/page/terms.js";
+import { chosenGlossary, glossaryChanged, prepareTranslating } from "/page/translate.js";
 
 const tabs = [...byId("tabs").querySelectorAll("[role=tab]")];
 
@@ -19,15 +21,18 @@ function route() {
   }
   reachable(tabs, shown);
   if (view === "memory") showMemory(name && decodeURIComponent(name));
+  if (view === "terms") showTerms(name && decodeURIComponent(name));
 }
 
 try {
   const info = await ask("/api/v1/info");
   const about = info.directions.map(({ model, source, target }) => `model ${model}${source ? `, ${source} → ${target}` : ""}`);
   byId("about").textContent = [`Lacuna ${info.version}`, ...about].join(" · ");
+  await loadGlossaries();
   prepareTranslating(info);
   prepareDocuments(info);
   prepareMemory(info);
+  prepareTerms(info, chosenGlossary, glossaryChanged);
   addEventListener("hashchange", () => { route(); scrollTo(0, 0); });
   moveWithArrows(byId("tabs"), "[role=tab]", (tab) => tab.click());
   route();

@@ -1,11 +1,17 @@
 // A translated text whose sentences can be selected. Those that a person should look at are marked, with the reason.
 import { moveWithArrows, reachable } from "/page/arrows.js";
 import { byId, make, percent } from "/page/dom.js";
+import { markedTarget, numbersOf, pick } from "/page/term_marks.js";
 
 const LOW = 0.6; // a lower confidence is marked
 
 export function prepareParagraph(onChoose) {
-  const whole = byId("whole"), choose = (event) => event.target.dataset.place && onChoose(Number(event.target.dataset.place));
+  const whole = byId("whole");
+  const choose = ({ target }) => {
+    const sentence = target.closest("[data-place]");
+    if (target.dataset.terms) pick(numbersOf(target));
+    if (sentence) onChoose(Number(sentence.dataset.place));
+  };
   moveWithArrows(whole, "[role=button]");
   whole.addEventListener("click", choose);
   whole.addEventListener("keydown", (event) => {
@@ -23,26 +29,30 @@ export function doubtOf(sentence) {
 // The sentences of the text, without the white space at its start.
 export const written = (parts) => parts.filter((part) => part.source);
 
-// Shows a text; its flag may be one that no sentence has alone.
-export function showParagraph(parts, flag) {
+// Shows a text with the terms of the glossary; its flag may be one that no sentence has alone.
+export function showParagraph({ sentences: parts, flag, without_glossary: without }, terms) {
   const sentences = written(parts), doubts = sentences.map(doubtOf);
+  let start = 0;
   byId("whole").replaceChildren(...parts.flatMap((part) => {
-    const place = sentences.indexOf(part);
-    return [place < 0 ? "" : sentenceSpan(part, place, doubts[place]), part.gap];
+    const place = sentences.indexOf(part), text = markedTarget(part.text, terms, start);
+    start += [...part.text, ...part.gap].length;
+    return [place < 0 ? "" : sentenceSpan(text, place, doubts[place]), part.gap];
   }));
   const reasons = doubts.flatMap((doubt, place) => (doubt ? [make("li", { id: `doubt-${place}` }, `⚠ Sentence ${place + 1}: ${doubt}`)] : []));
   if (flag && !sentences.some((one) => one.flag)) reasons.push(make("li", {}, `⚠ ${flag}`));
   byId("doubts").replaceChildren(...reasons);
   byId("doubts").hidden = !reasons.length;
+  byId("whole-without").hidden = !without;
+  byId("whole-without-text").textContent = without || "";
   byId("paragraph").hidden = false;
 }
 
 // Not a button, because the lines of a button do not flow with the text around it.
-function sentenceSpan(sentence, place, doubt) {
+function sentenceSpan(text, place, doubt) {
   return make("span", {
     role: "button", class: `sentence${doubt ? " doubtful" : ""}`, "data-place": place, "aria-pressed": "false",
     "aria-controls": "evidence", "aria-describedby": doubt ? `doubt-${place}` : null, tabindex: place ? "-1" : "0",
-  }, sentence.text);
+  }, ...text);
 }
 
 export function markSentence(place) {

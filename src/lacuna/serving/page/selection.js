@@ -1,5 +1,6 @@
-// The choice of a direction and of its memories. If the server has one direction, only the memories are shown.
+// The choice of a direction, of its memories and of a glossary. What the server has one of, or none, is not shown.
 import { make } from "/page/dom.js";
+import { makeGlossaryChoice } from "/page/glossaries.js";
 
 const names = new Intl.DisplayNames("en", { type: "language", fallback: "code" });
 
@@ -25,16 +26,17 @@ export function makeSelection(place, info, onChange) {
   const chosen = () => all[Number(select.value)];
   const checked = () => [...chips.querySelectorAll("input:checked")].map((box) => box.value);
   const showMemories = () => chips.replaceChildren(...memoryBoxes(chosen().memories));
-  select.addEventListener("change", () => { showMemories(); onChange(); });
-  chips.addEventListener("change", onChange);
-  place.append(make("label", { class: "pick", hidden: all.length < 2 }, make("span", {}, "Direction"), select),
-    make("fieldset", {}, make("legend", {}, "Memories"), chips));
   showMemories();
+  const glossary = makeGlossaryChoice(chosen, checked, onChange);
+  select.addEventListener("change", () => { showMemories(); glossary.show(); onChange(); });
+  chips.addEventListener("change", () => { glossary.show(); onChange(); });
+  place.append(make("label", { class: "pick", hidden: all.length < 2 }, make("span", {}, "Direction"), select),
+    make("fieldset", {}, make("legend", {}, "Memories"), chips), glossary.element);
   const fields = () => {
     const { source, target, memories } = chosen(), languages = all.length > 1 ? { source, target } : {};
-    return memories ? { ...languages, memories: checked() } : languages;
+    return { ...languages, ...(memories && { memories: checked() }), ...(glossary.field() && { glossary: glossary.field() }) };
   };
-  return { chosen, fields };
+  return { chosen, fields, glossary: glossary.name };
 }
 
 function memoryBoxes(memories) {

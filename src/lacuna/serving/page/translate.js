@@ -1,11 +1,12 @@
 // The view that translates a text sentence by sentence, and explains every word of a sentence.
 import { ask } from "/page/api.js";
-import { byId, make, percent } from "/page/dom.js";
+import { byId, isSubmit, make, percent } from "/page/dom.js";
 import { clearNote, prepareEdits } from "/page/edits.js";
 import { hideEvidence, prepareEvidence, showEvidence } from "/page/evidence.js";
 import { hideMatches, showMatches } from "/page/matches.js";
 import { doubtOf, markSentence, prepareParagraph, showParagraph, written } from "/page/paragraph.js";
 import { languageName, makeSelection } from "/page/selection.js";
+import { pick, prepareTermMarks, showTermSource, termsOf, termsWithin } from "/page/term_marks.js";
 
 const EXAMPLES = {
   de: [
@@ -25,11 +26,36 @@ export function prepareTranslating(info) {
   prepareEdits(info, () => translate(shown.request, shown.place));
   prepareEvidence();
   prepareParagraph(chooseByHand);
+  prepareTermMarks();
   addExamples(EXAMPLES[info.source] || []);
   byId("ask").addEventListener("submit", (event) => { event.preventDefault(); start(); });
   byId("text").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
+    if (isSubmit(event)) byId("ask").requestSubmit();
   });
+  byId("again").addEventListener("click", translateAgain);
+  addEventListener("keydown", (event) => { if (!byId("outdated").hidden && !document.querySelector("dialog[open]") && isSubmit(event)) translateAgain(); });
+}
+
+// The name of the glossary that is chosen; empty for none, or if it depends on the text.
+export const chosenGlossary = () => selection.glossary();
+
+// A glossary was edited. Marks the translation as outdated if it may be another one now, and tells whether it is.
+export function glossaryChanged(name) {
+  if (byId("result").hidden) return false;
+  const { glossary, source } = shown.request, used = glossary ?? (source === "auto" ? name : null);
+  if (used !== name) return false;
+  byId("outdated").querySelector("p").firstChild.textContent = `The glossary ${name} was edited: this translation is outdated. `;
+  byId("outdated").hidden = false;
+  return true;
+}
+
+function translateAgain() {
+  if (location.hash !== "#translate") { // known at once, while a view is shown only after the event
+    addEventListener("hashchange", () => byId("text").focus(), { once: true });
+    location.hash = "#translate";
+  }
+  clearNote();
+  translate(shown.request, shown.place);
 }
 
 function describe() {
@@ -60,8 +86,8 @@ async function translate(request, place = null) {
   await attempt(isCurrent, async () => {
     const answer = await ask("/api/v1/translate", { texts: [text], confidence: true, ...fields });
     if (!isCurrent()) return;
-    const [{ sentences: parts, flag }] = answer.translations, sentences = written(parts);
-    shown = { request, answer, parts, flag, sentences, place: null, explained: new Map(),
+    const [translation] = answer.translations, sentences = written(translation.sentences);
+    shown = { request, answer, translation, sentences, terms: termsOf(text, translation), place: null, explained: new Map(),
       fields: { memories: answer.memories, source: answer.source, target: answer.target } };
     if (sentences.length > 1) showText();
     const wanted = sentences.length > 1 ? place : 0;
@@ -80,7 +106,7 @@ async function choose(place) {
   mine.place = place;
   if (!alone) markSentence(place);
   try {
-    if (!mine.explained.has(place)) mine.explained.set(place, await ask("/api/v1/explain", { text: sentence.source, ...mine.fields }));
+    if (!mine.explained.has(place)) mine.explained.set(place, await ask("/api/v1/explain", { text: sentence.source, ...mine.fields, glossary: mine.request.glossary }));
   } catch (error) {
     if (mine === shown && mine.place === place) showText(alone);
     throw error;
@@ -92,13 +118,14 @@ async function choose(place) {
   byId("sentence-of").hidden = alone;
   byId("sentence-of").replaceChildren(make("strong", {}, `Sentence ${place + 1} of ${mine.sentences.length}: `),
     make("span", { lang: mine.fields.source || "" }, sentence.source));
-  showEvidence(mine.explained.get(place), mine.fields.memories, doubtOf(sentence) || (alone && mine.flag) || "", sentence.match);
+  const explained = mine.explained.get(place), doubt = doubtOf(sentence) || (alone && mine.translation.flag) || "";
+  showEvidence(explained, mine.fields.memories, doubt, sentence.match, termsWithin(mine.terms, sentence, explained.terms));
   showMatches(sentence.source, mine.fields);
 }
 
 // Shows the text without evidence. If it is there already, it stays, and with it the selected sentence.
 function showText(isNew = true) {
-  if (isNew) { showResult(); showParagraph(shown.parts, shown.flag); }
+  if (isNew) { showResult(); showParagraph(shown.translation, shown.terms); pick(); }
   byId("paragraph-hint").hidden = shown.sentences.length === 1;
   hideEvidence();
   hideMatches();
@@ -107,8 +134,10 @@ function showText(isNew = true) {
 function showResult() {
   const { target, detected: found } = shown.answer;
   byId("examples").hidden = true;
+  byId("outdated").hidden = true;
   byId("result").hidden = false;
-  for (const id of ["whole", "base", "adapted", "corrected"]) byId(id).lang = target || "";
+  showTermSource(shown.request.text, shown.terms, shown.answer.source);
+  for (const id of ["whole", "whole-without-text", "base", "adapted", "without-text", "corrected"]) byId(id).lang = target || "";
   byId("detected").hidden = !found;
   byId("detected").textContent = !found ? "" : found.confidence ? `Detected language: ${languageName(found.language)}, ${percent(found.confidence)}.`
     : `The language could not be detected; ${languageName(found.language)} is assumed.`;
