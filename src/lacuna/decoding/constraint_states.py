@@ -90,6 +90,9 @@ class TermAutomaton:
         self._required = [tuple(term for term in kind if term < len(constraints.required)) for kind in self._terms]
         self._kinds = {form: self._terms.index(kind) for form, kind in sorted(owners.items())}
         self._lengths = [max(len(form) for form in self._kinds if owners[form] == kind) for kind in self._terms]
+        # The same for all forms of a term, or a longer one would win over one that fits better.
+        shortest = [min(map(len, term)) for term in terms]
+        self._worth = {form: math.sqrt(min(shortest[n] for n in kind)) for form, kind in owners.items()}
         self._all_required = len(constraints.required)
         self._open: dict[tuple[int, ...], _Open] = {}
 
@@ -150,7 +153,7 @@ class TermAutomaton:
                         return Reading(counted, closed, before, tokens[start:]), earned
             if longest > start:
                 form = tokens[start:longest]
-                counted, earned = tuple(sorted((*counted, current.forms[form]))), earned + math.sqrt(len(form))
+                counted, earned = tuple(sorted((*counted, current.forms[form]))), earned + self._worth[form]
                 current = self._open_forms(counted)
                 start = longest
             else:
@@ -178,7 +181,7 @@ class TermAutomaton:
         parts: dict[Form, float] = {}
         for form in forms:
             for length in range(1, len(form) + 1):
-                part = length / math.sqrt(len(form))
+                part = length / len(form) * self._worth[form]
                 parts[form[:length]] = max(part, parts.get(form[:length], 0.0))
         return _Open(
             forms=forms,

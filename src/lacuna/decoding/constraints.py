@@ -62,7 +62,8 @@ class Constraints:
     """Constraints of a search.
 
     :param sentences: By sentence number; ``None`` for a sentence without constraints.
-    :param bonus: Nats for a form of one token. A form of n tokens gets ``bonus * sqrt(n)``, a part with each token.
+    :param bonus: Nats for a form of a term, times the square root of the tokens of the term's shortest form; a part is
+        given with each token.
     :param strict: A hypothesis may end only when it contains every required term.
     :param one_sentence: After a ``closing`` token no form begins, and strict search avoids such tokens until all
         required terms are there: a term shall not be appended as a sentence of its own.

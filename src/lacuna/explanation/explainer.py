@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 
@@ -23,6 +22,7 @@ from lacuna.models import Model
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Neighbor, Step, TranslatedTerm, Translation
 from lacuna.translator import Translator
+from lacuna.translator.evidence import score_of
 from lacuna.translator.knowledge import MAX_MARGIN, Knowledge, know
 
 
@@ -116,8 +116,7 @@ class Explainer:
         for text, target, ids, steps in zip(
             texts, targets, encoded, self.translator.explain(texts, targets), strict=True
         ):
-            log_p = sum(math.log(max(step.p, 1e-300)) for step in steps)
-            score = log_p / len(ids) ** penalty
+            score = score_of(steps, penalty)
             results.append(Translation(text, target, score, len(ids), steps, tuple(ids)))
         return results
 

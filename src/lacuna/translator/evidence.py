@@ -6,6 +6,7 @@ beam search.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -18,6 +19,15 @@ from lacuna.models import Model
 from lacuna.records import Neighbor, Step
 from lacuna.translator.retrieval import Retrieval
 from lacuna.translator.retriever import Retriever
+
+# A probability of 0 would have no logarithm.
+_SMALLEST = 1e-300
+
+
+def score_of(steps: Sequence[Step], length_penalty: float) -> float:
+    """Return the score of a translation with this evidence, as beam search computes it."""
+    log_p = sum(math.log(max(step.p, _SMALLEST)) for step in steps)
+    return float(log_p / max(1, len(steps)) ** length_penalty)
 
 
 class Evidence:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lacuna.corpora.placeholders import ALONE, LAST
@@ -40,6 +40,8 @@ _ENDS_INSIDE = re.compile(r"[.!?:;]\s+\S|[\u3002\uff01\uff1f]\s*\S")
 
 ConstrainedSearch = Callable[[Sequence[str], Constraints], list[list[Hypothesis]]]
 """Finds hypotheses of sources under constraints, the best first."""
+Rescore = Callable[[Sequence[str], Sequence[Hypothesis]], list[Hypothesis]]
+"""Returns hypotheses with the score that they have as translations of these sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class TermKeeper:
         restored: Sequence[Restored],
         restorer: Restorer,
         search: ConstrainedSearch,
+        rescore: Rescore,
     ) -> list[KeptTerms]:
         """Return a translation of each source that has its terms, as far as one is found.
 
@@ -130,29 +133,36 @@ class TermKeeper:
             if reading.terms and not self._accepts(reading, result.text)
         }
 
-        def improve(number: int, hypotheses: Sequence[Hypothesis]) -> None:
-            """Take the best hypothesis if it is better than what is there."""
-            best[number] = self._better(readings[number], best[number], restored[number], hypotheses, restorer)
-
-        def try_again(numbers: Sequence[int], texts: Sequence[str], strict: bool) -> None:
-            """Search for translations of the sources in another form."""
+        def try_again(numbers: Sequence[int], *, strict: bool, prompted: bool = False) -> None:
+            """Search for translations of the sources, or of the prompted ones, that have the terms."""
+            results: dict[int, Restored] = {}
+            texts = {number: _text(readings[number], prompted) for number in numbers}
             for one_sentence in (True, False):
-                own = [n for n, text in enumerate(texts) if (_ENDS_INSIDE.search(text) is None) == one_sentence]
+                own = [number for number in numbers if (_ENDS_INSIDE.search(texts[number]) is None) == one_sentence]
                 if own:
-                    asked = [readings[numbers[n]] for n in own]
-                    again = search([texts[n] for n in own], self._constraints(asked, strict, one_sentence))
-                    for n, hypotheses in zip(own, again, strict=True):
-                        improve(numbers[n], hypotheses)
+                    constraints = self._constraints([readings[number] for number in own], strict, one_sentence)
+                    for number, hypotheses in zip(own, search([texts[n] for n in own], constraints), strict=True):
+                        result = self._choose(readings[number], best[number], hypotheses, restorer)
+                        results |= {} if result is None else {number: result}
+            if prompted and results:
+                sources = [readings[number].protected for number in results]
+                scored = rescore(sources, [result.hypothesis for result in results.values()])
+                results = {
+                    number: replace(result, hypothesis=hypothesis)
+                    for (number, result), hypothesis in zip(results.items(), scored, strict=True)
+                }
+            take(results)
 
-        for number in best:
-            improve(number, found[number])
+        def take(results: Mapping[int, Restored]) -> None:
+            best.update({n: self._better(readings[n], best[n], result) for n, result in results.items()})
+
+        others = {number: self._choose(readings[number], best[number], found[number], restorer) for number in best}
+        take({number: result for number, result in others.items() if result is not None})
         for strict in (True,) if self._strict else (False, True):
             wrong = [number for number in best if not self._accepts(readings[number], best[number].text)]
-            try_again(wrong, [readings[number].protected for number in wrong], strict)
-            doubtful = [
-                number for number in wrong if self._is_doubtful(readings[number], best[number], restored[number])
-            ]
-            try_again(doubtful, [readings[number].prompted for number in doubtful], strict)
+            try_again(wrong, strict=strict)
+            doubtful = [n for n in wrong if self._is_doubtful(readings[n], best[n], restored[n])]
+            try_again(doubtful, strict=strict, prompted=True)
         return [
             self._kept(reading, result, best.get(number))
             for number, (reading, result) in enumerate(zip(readings, restored, strict=True))
@@ -163,36 +173,23 @@ class TermKeeper:
         lost = without.hypothesis.score - result.hypothesis.score
         return reading.prompted != reading.protected and (lost > _DOUBTFUL or not self._accepts(reading, result.text))
 
-    def _better(
-        self,
-        reading: ReadSource,
-        best: Restored,
-        without: Restored,
-        hypotheses: Sequence[Hypothesis],
-        restorer: Restorer,
-    ) -> Restored:
-        """Return the best hypothesis if it has less wrong than the best so far, or is more probable."""
-        fewest = self._faults(reading, best.text)
-        limit = fewest + (best is not without)
+    def _choose(
+        self, reading: ReadSource, best: Restored, hypotheses: Sequence[Hypothesis], restorer: Restorer
+    ) -> Restored | None:
+        """Return the best hypothesis with nothing wrong, or else with less wrong than the best so far."""
         result = restorer.choose(reading.protected, hypotheses, lambda text: self._accepts(reading, text))
+        fewest = self._faults(reading, best.text)
         if result is None and fewest:
-            result = restorer.choose(reading.protected, hypotheses, lambda text: self._faults(reading, text) < limit)
-        if result is None or self._faults(reading, result.text) < fewest:
-            return result or best
-        return self._most_probable(reading, [best, result])
+            result = restorer.choose(reading.protected, hypotheses, lambda text: self._faults(reading, text) < fewest)
+        return result
 
-    def _most_probable(self, reading: ReadSource, results: Sequence[Restored]) -> Restored:
-        """Return the result that the model alone thinks the most probable translation of the source."""
-        if len({result.text for result in results}) == 1:
-            return results[0]
-        [source] = self._model.encode_sources([reading.protected])
-        targets = [result.hypothesis.tokens for result in results]
-        forced = self._model.teacher_force([source] * len(targets), targets)
-        scores, start = [], 0
-        for target in targets:
-            scores.append(float(forced.log_p_gold[start : start + len(target)].mean()))
-            start += len(target)
-        return results[max(range(len(scores)), key=scores.__getitem__)]
+    def _better(self, reading: ReadSource, one: Restored, other: Restored) -> Restored:
+        """Return the result with less wrong, and of two with the same number of faults the more probable one."""
+
+        def rank(result: Restored) -> tuple[int, float]:
+            return -self._faults(reading, result.text), result.hypothesis.score
+
+        return max(one, other, key=rank)
 
     def _constraints(self, readings: Sequence[ReadSource], strict: bool, one_sentence: bool) -> Constraints:
         """Return what the translations must have.
@@ -280,6 +277,10 @@ class TermKeeper:
         return TranslatedTerm(
             found.term.source, found.start, found.end, found.term.targets, target, place, lacked and span is not None
         )
+
+
+def _text(reading: ReadSource, prompted: bool) -> str:
+    return reading.prompted if prompted else reading.protected
 
 
 def _capitalized_as(source: str, target: str) -> str:

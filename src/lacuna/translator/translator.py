@@ -24,7 +24,7 @@ from lacuna.models.stepping import ModelScorer
 from lacuna.progress import SILENT, Progress
 from lacuna.records import Step, Translation
 from lacuna.translator.confidence import confidences
-from lacuna.translator.evidence import Evidence
+from lacuna.translator.evidence import Evidence, score_of
 from lacuna.translator.hypotheses import HypothesisSearch, Sources
 from lacuna.translator.knn_scorer import KnnScorer, SearchCount
 from lacuna.translator.length_check import LengthCheck
@@ -290,7 +290,12 @@ class Translator:
         def search(texts: Sequence[str], constraints: Constraints) -> list[list[Hypothesis]]:
             return self._search.find(self.encode(texts), batch_size, constraints=constraints)
 
-        return self._terms.keep(readings, hypotheses, restored, restorer, search)
+        def rescore(texts: Sequence[str], found: Sequence[Hypothesis]) -> list[Hypothesis]:
+            steps = self._evidence.steps(self.encode(texts), found, batch_size)
+            penalty = self.beam.length_penalty
+            return [replace(each, score=score_of(own, penalty)) for each, own in zip(found, steps, strict=True)]
+
+        return self._terms.keep(readings, hypotheses, restored, restorer, search, rescore)
 
     def find_hypotheses(
         self, texts: Sequence[str], beam: int = 1, *, batch_size: int = 32, progress: Progress = SILENT

@@ -59,4 +59,5 @@ def read(body: Sequence[int], one: SentenceConstraints, constraints: Constraints
             start += 1
     complete = any(_assignable(chosen, one.required) for chosen in itertools.combinations(counted, len(one.required)))
     banned = any(_occurs(body, form, place, words) for form in one.banned for place in range(len(body)))
-    return Reading(tuple(counted), complete, constraints.bonus * sum(math.sqrt(len(f)) for f in counted), banned)
+    bonus = sum(math.sqrt(min(len(form) for term in terms if own in term for form in term)) for own in counted)
+    return Reading(tuple(counted), complete, constraints.bonus * bonus, banned)

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from lacuna.decoding import Constraints, Hypothesis
 from lacuna.glossaries import Glossary, Term
@@ -22,13 +21,7 @@ ORDNER = Term("Ordner", ("binder", "portfolio"))
 
 
 class Letters:
-    """A model whose tokens are letters, with a space as a token of its own.
-
-    :param probable: Texts that it thinks probable.
-    """
-
-    def __init__(self, *probable: str) -> None:
-        self.probable = probable
+    """A model whose tokens are letters, with a space as a token of its own."""
 
     mask_placeholders = True
     max_length = 200
@@ -43,13 +36,6 @@ class Letters:
 
     def token_text(self, token: int) -> str:
         return chr(token)
-
-    def encode_sources(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[*map(ord, text)] for text in texts]
-
-    def teacher_force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> SimpleNamespace:
-        log_p = [-1.0 if self.decode(target) in self.probable else -2.0 for target in targets for _ in target]
-        return SimpleNamespace(log_p_gold=torch.tensor(log_p))
 
     def prepared(self, name: str, prepare: Callable[[], Any]) -> Any:
         return prepare()
@@ -86,12 +72,19 @@ def keeper(*terms: Term, strict: bool = False, model: Letters | None = None) -> 
     return TermKeeper(model or Letters(), Languages("de", "en"), Glossary(terms), (), strict=strict)  # type: ignore[arg-type]
 
 
-def keep(kept_by: TermKeeper, source: str, found: Sequence[str], search: Search) -> tuple[ReadSource, KeptTerms]:
+def keep(
+    kept_by: TermKeeper, source: str, found: Sequence[str], search: Search, rescored: float = 0.0
+) -> tuple[ReadSource, KeptTerms]:
     reading = kept_by.read(source)
     restorer = Restorer(Letters(), lambda texts: pytest.fail("placeholders were lost"))  # type: ignore[arg-type]
     candidates = [hypotheses(*found)]
     restored = restorer.restore([reading.protected], candidates)
-    [kept] = kept_by.keep([reading], candidates, restored, restorer, search)
+
+    def rescore(texts: Sequence[str], given: Sequence[Hypothesis]) -> list[Hypothesis]:
+        assert texts == [reading.protected]
+        return [replace(each, score=rescored) for each in given]
+
+    [kept] = kept_by.keep([reading], candidates, restored, restorer, search, rescore)
     return reading, kept
 
 
@@ -140,19 +133,19 @@ def test_a_probable_translation_needs_no_prompt() -> None:
     assert search.texts == [["Die Datei."]]
 
 
-@pytest.mark.parametrize("probable", ["The record.", "Record the."])
-def test_an_improbable_one_is_compared_with_that_of_a_prompted_source(probable: str) -> None:
+@pytest.mark.parametrize(("rescored", "text"), [(-1.0, "The record."), (-3.0, "Record the.")])
+def test_an_improbable_one_is_compared_with_that_of_a_prompted_source(rescored: float, text: str) -> None:
     search = Answers("Record the.", "The record.", score=-2.0)
-    kept_by = keeper(DATEI, model=Letters(probable))
-    _, kept = keep(kept_by, "Die Datei.", ["The file."], search)
+    _, kept = keep(keeper(DATEI), "Die Datei.", ["The file."], search, rescored)
     assert search.texts == [["Die Datei."], ["Die record."]]
-    assert kept.result.text == probable
+    assert kept.result.text == text
+    assert kept.result.hypothesis.score == max(rescored, -2.0)
 
 
 @pytest.mark.parametrize(("score", "flag"), [(-0.9, ""), (-1.1, FORCED)])
 def test_a_translation_that_became_improbable_is_flagged(score: float, flag: str) -> None:
     search = Answers("The record.", "The record.", score=score)
-    _, kept = keep(keeper(DATEI), "Die Datei.", ["The file."], search)
+    _, kept = keep(keeper(DATEI), "Die Datei.", ["The file."], search, rescored=score)
     assert kept.result.flag == flag
 
 
