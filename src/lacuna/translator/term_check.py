@@ -15,6 +15,9 @@ from lacuna.translator.memory_words import MemoryWords
 
 MISSING = "term missing: {}"
 FORBIDDEN = "forbidden term: {}"
+COPIED = "term left untranslated: {}"
+# Shorter words of two languages may look the same.
+_SHORTEST_COPY = 4
 # Glossaries whose terms are indexed. A server opens a translator for each batch of sentences.
 _INDEXED = 16
 
@@ -55,6 +58,18 @@ class TermCheck:
         spans = (self._accepted.find_forbidden(term, text) for term in terms)
         return [text[slice(*span)] for span in spans if span is not None]
 
+    def copied(self, found: Iterable[FoundTerm], source: str, text: str) -> list[str]:
+        """Return the terms that stand in a translation as they do in its source, although the glossary translates them.
+
+        :param found: The terms of the source.
+        """
+        copies = dict.fromkeys(source[each.start : each.end] for each in found if _is_translated(each, source))
+        return [
+            copy
+            for copy in copies
+            if self._accepted.find(Term(copy, (copy,), case_sensitive=True, inflected=False), text) is not None
+        ]
+
     def place(self, term: Term, text: str) -> tuple[int, int] | None:
         """Return where the first accepted translation of a term starts and ends."""
         return self._accepted.find(term, text)
@@ -81,6 +96,14 @@ class TermCheck:
 def index_terms(glossary: Glossary, language: str) -> TermFinder:
     """Return what finds the terms of a glossary. It is kept, because a large glossary takes a while."""
     return TermFinder(glossary, language)
+
+
+def _is_translated(found: FoundTerm, source: str) -> bool:
+    """Tell whether the glossary translates a term by something that does not contain it."""
+    term, own = found.term, source[found.start : found.end].casefold()
+    return (
+        len(own) >= _SHORTEST_COPY and bool(term.targets) and not any(own in each.casefold() for each in term.targets)
+    )
 
 
 def _wanted(term: Term) -> str:

@@ -22,7 +22,7 @@ from lacuna.memory import Memory
 from lacuna.models import Model
 from lacuna.records import Languages, TranslatedTerm
 from lacuna.translator.restoring import Restored, Restorer
-from lacuna.translator.term_check import TermCheck
+from lacuna.translator.term_check import COPIED, TermCheck
 from lacuna.translator.term_forms import TermForms, boundaries_of, is_in_capitals
 
 # In nats, for a form of one token. Chosen on dev sentences, see docs/glossaries.md: larger ones are less fluent than a
@@ -169,9 +169,10 @@ class TermKeeper:
         ]
 
     def _is_doubtful(self, reading: ReadSource, result: Restored, without: Restored) -> bool:
-        """Tell whether a translation lacks a term, or is much less probable than the one without the glossary."""
+        """Tell whether a translation lacks a term, has it as in the source, or is much less probable than before."""
         lost = without.hypothesis.score - result.hypothesis.score
-        return reading.prompted != reading.protected and (lost > _DOUBTFUL or not self._accepts(reading, result.text))
+        good = self._accepts(reading, result.text) and not self._copied(reading, result.text)
+        return reading.prompted != reading.protected and (lost > _DOUBTFUL or not good)
 
     def _choose(
         self, reading: ReadSource, best: Restored, hypotheses: Sequence[Hypothesis], restorer: Restorer
@@ -184,10 +185,11 @@ class TermKeeper:
         return result
 
     def _better(self, reading: ReadSource, one: Restored, other: Restored) -> Restored:
-        """Return the result with less wrong, and of two with the same number of faults the more probable one."""
+        """Return the result with less wrong, then with fewer terms left untranslated, then the more probable one."""
 
-        def rank(result: Restored) -> tuple[int, float]:
-            return -self._faults(reading, result.text), result.hypothesis.score
+        def rank(result: Restored) -> tuple[int, int, float]:
+            copied = len(self._copied(reading, result.text))
+            return -self._faults(reading, result.text), -copied, result.hypothesis.score
 
         return max(one, other, key=rank)
 
@@ -231,6 +233,9 @@ class TermKeeper:
     def _forbidden(self, reading: ReadSource, text: str) -> list[str]:
         return self._check.forbidden(reading.terms, reading.restore(text))
 
+    def _copied(self, reading: ReadSource, text: str) -> list[str]:
+        return self._check.copied(reading.terms, reading.source, reading.restore(text))
+
     def _faults(self, reading: ReadSource, text: str) -> int:
         return len(self._missing(reading, text)) + len(self._forbidden(reading, text))
 
@@ -251,6 +256,8 @@ class TermKeeper:
         finished = Restored(text, result.hypothesis, result.flag)
         for reason in self._check.reasons(reading.terms, text):
             finished = finished.flagged(reason)
+        for copy in self._copied(reading, result.text):
+            finished = finished.flagged(COPIED.format(copy))
         if before.hypothesis.score - result.hypothesis.score > _IMPROBABLE:
             finished = finished.flagged(FORCED)
         terms = self._translated(reading, text, lacked)

@@ -149,6 +149,20 @@ def test_a_translation_that_became_improbable_is_flagged(score: float, flag: str
     assert kept.result.flag == flag
 
 
+def test_a_term_that_is_left_untranslated_besides_its_translation_is_no_success() -> None:
+    search = Answers("The record of the Datei.", "The record.")
+    _, kept = keep(keeper(DATEI), "Die Datei.", ["The file."], search, rescored=-0.4)
+    assert (kept.result.text, kept.result.flag) == ("The record.", "")
+    search = Answers("The record of the Datei.", "The record, Datei.")
+    _, kept = keep(keeper(DATEI), "Die Datei.", ["The file."], search, rescored=-0.4)
+    assert (kept.result.text, kept.result.flag) == ("The record of the Datei.", "term left untranslated: Datei")
+
+
+def test_a_translation_that_contains_its_term_is_no_copy() -> None:
+    _, kept = keep(keeper(Term("Server", ("web Server",))), "Der Server.", ["The web Server."], never)
+    assert kept.result.flag == ""
+
+
 def test_a_prompt_has_the_capitals_of_the_source() -> None:
     reading = keeper(DATEI, ORDNER).read("DIE DATEI im Ordner")
     assert reading.prompted == "DIE RECORD im binder"
