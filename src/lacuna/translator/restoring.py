@@ -95,11 +95,12 @@ class Restorer:
 
         :param hypotheses: Those of the source, masked in the first style.
         """
+        masked = mask(source) if self._model.mask_placeholders else None
         for hypothesis in hypotheses:
-            if not self._model.mask_placeholders:
+            if masked is None:
                 result: Restored | None = Restored(self._model.decode(hypothesis.tokens), hypothesis)
             else:
-                result = self._choose(source, mask(source), [hypothesis])
+                result = self._choose(source, masked, [hypothesis])
             if result is not None and result.flag in ("", MOVED, UNCLEAR) and accepts(result.text):
                 return result
         return None

@@ -26,17 +26,16 @@ from lacuna.glossaries import (
     surface_forms,
 )
 from lacuna.memory import Memory
+from lacuna.memory.overview import WordBoundaries, without_marks
 from lacuna.models import Model
+from lacuna.records import Languages
 from lacuna.translator.memory_words import MemoryWords
 
 # Sentences of a memory that are read for the forms of a term.
 _READ = 200
 # Forms of a term: those of the glossary, and the most frequent others.
 _MOST_FORMS = 24
-# Marks of word boundaries in the spelling of tokens: SentencePiece, byte-level BPE; and BPE with marked ends.
-_STARTS = ("▁", "Ġ")
-_END, _CONTINUED = "</w>", "@@"
-_SENTENCE_ENDS = ".!?。！？"
+_SENTENCE_ENDS = tuple(".!?。！？")
 
 
 def boundaries_of(model: Model) -> TokenBoundaries:
@@ -45,16 +44,16 @@ def boundaries_of(model: Model) -> TokenBoundaries:
 
 
 def _read_boundaries(model: Model) -> TokenBoundaries:
-    spelled = [model.token_text(token) for token in range(model.vocabulary_size)]
-    has_ends = any(text.endswith(_END) for text in spelled)
-    bare = [text.removesuffix(_END).removesuffix(_CONTINUED) for text in spelled]
-    continues = [_is_in_word(text[:1]) for text in bare]
-    inside = [
-        _is_in_word(text[-1:]) and not (has_ends and own.endswith(_END))
-        for text, own in zip(bare, spelled, strict=True)
-    ]
-    closing = [bool(text) and text[-1] in _SENTENCE_ENDS for text in bare]
-    return TokenBoundaries(np.array(continues), np.array(inside), np.array(closing))
+    words = _words_of(model)
+    texts = [without_marks(text) for text in words.texts]
+    continues = np.array([_is_in_word(text[:1]) for text in texts]) & ~words.begins
+    inside = np.array([_is_in_word(text[-1:]) for text in texts]) & ~words.ends
+    closing = np.array([text.endswith(_SENTENCE_ENDS) for text in texts])
+    return TokenBoundaries(continues, inside, closing)
+
+
+def _words_of(model: Model) -> WordBoundaries:
+    return WordBoundaries.of([model.token_text(token) for token in range(model.vocabulary_size)], model.eos_id)
 
 
 def _is_in_word(character: str) -> bool:
@@ -63,15 +62,12 @@ def _is_in_word(character: str) -> bool:
 
 
 class TermForms:
-    """Spells the accepted forms of terms. Those of a term are found when it is first asked for.
+    """Spells the accepted forms of terms. Those of a term are found when it is first asked for."""
 
-    :param languages: Codes of the source and the target language.
-    """
-
-    def __init__(self, model: Model, languages: tuple[str, str], memories: Sequence[Memory]) -> None:
+    def __init__(self, model: Model, languages: Languages, memories: Sequence[Memory]) -> None:
         self._model, self._languages, self._memories = model, languages, tuple(memories)
-        self._accepted = AcceptedForms(languages[1])
-        self._stemmer = Stemmer(languages[1])
+        self._accepted = AcceptedForms(languages.target)
+        self._stemmer = Stemmer(languages.target)
         self._spelled: dict[tuple[Term, str], tuple[Form, ...]] = {}
 
     def accepted(self, term: Term, occurrence: str) -> tuple[Form, ...]:
@@ -79,7 +75,18 @@ class TermForms:
 
         :param occurrence: The term as it stands in the source.
         """
-        return self._spell(term, occurrence if is_in_capitals(occurrence) else "")
+        capitals = is_in_capitals(occurrence) and not term.case_sensitive
+        key = (term, "capitals" if capitals else "")
+        if key not in self._spelled:
+            targets = term.targets if term.translate else (term.source,)
+            texts = [form for target in targets for form in surface_forms(target)]
+            if term.inflected and term.translate:
+                texts += self._remembered(term)
+                texts += [form for target in targets for form in self._variants(target, term)]
+            if capitals:
+                texts += [target.upper() for target in targets]
+            self._spelled[key] = self._encode(list(dict.fromkeys(texts))[:_MOST_FORMS])
+        return self._spelled[key]
 
     def forbidden(self, term: Term) -> tuple[Form, ...]:
         """Return the tokens of each forbidden translation of a term, inflected ones included."""
@@ -89,26 +96,13 @@ class TermForms:
             self._spelled[key] = self._encode(texts)
         return self._spelled[key]
 
-    def _spell(self, term: Term, capitals: str) -> tuple[Form, ...]:
-        key = (term, "capitals" if capitals else "")
-        if key not in self._spelled:
-            targets = term.targets if term.translate else (term.source,)
-            texts = [form for target in targets for form in surface_forms(target)]
-            if term.inflected and term.translate:
-                texts += self._remembered(term)
-                texts += [form for target in targets for form in self._variants(target, term)]
-            if capitals and not term.case_sensitive:
-                texts += [target.upper() for target in targets]
-            self._spelled[key] = self._encode(list(dict.fromkeys(texts))[:_MOST_FORMS])
-        return self._spelled[key]
-
     def _remembered(self, term: Term) -> list[str]:
         """Return forms of the term in translations of the memories, the most frequent first."""
         counts: Counter[str] = Counter()
-        finder = TermFinder(Glossary([term]), self._languages[0])
+        finder = TermFinder(Glossary([term]), self._languages.source)
         words = [word.text for word in split_words(term.source)]
         for memory in self._memories:
-            numbers = MemoryWords.of(memory, self._languages[0]).sentences_with(words, _READ)
+            numbers = MemoryWords.of(memory, self._languages.source).sentences_with(words, _READ)
             with suppress(UnavailableError):
                 for pair in memory.sentences.find(numbers).values():
                     if finder.find(pair.source):
@@ -133,7 +127,7 @@ class TermForms:
                 yield target[: last.start] + own + target[last.end :]
 
     def _vocabulary(self) -> dict[str, set[str]]:
-        language = self._languages[1]
+        language = self._languages.target
         return self._model.prepared(f"stems of {language}", lambda: _vocabulary_by_stem(self._model, language))
 
     def _encode(self, texts: Sequence[str]) -> tuple[Form, ...]:
@@ -168,9 +162,9 @@ def _vocabulary_by_stem(model: Model, language: str) -> dict[str, set[str]]:
     """Return the words that are single tokens of a model, by their stem."""
     stemmer = Stemmer(language)
     words: dict[str, set[str]] = defaultdict(set)
-    for token in range(model.vocabulary_size):
-        text = model.token_text(token)
-        word = text[1:] if text.startswith(_STARTS) else text.removesuffix(_END) if text.endswith(_END) else ""
+    own = _words_of(model)
+    for token in np.flatnonzero(own.begins | own.ends).tolist():
+        word = without_marks(own.texts[token])
         if len(word) > 2 and word.isalpha() and word.islower():
             words[stemmer.stem(word)].add(word)
     return dict(words)

@@ -2,9 +2,9 @@
 
 In this order: a translation that has the terms of its source is left alone; another hypothesis that has them is taken;
 the sentence is translated again with a bonus for the accepted forms, then so that every translation must have them;
-what is missing even then is flagged. A search may put a term at the wrong place, which
-costs much probability: then the source is also translated with the preferred translations in the places of the terms,
-which models tend to copy, and the more probable result is taken. Terms that are not to be translated are placeholders.
+what is missing even then is flagged. A search may put a term at the wrong place, which costs much probability: then the
+source is also translated with the preferred translations in the places of the terms, which models tend to copy, and the
+more probable result is taken. Terms that are not to be translated are placeholders.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lacuna.translator.restoring import Restored, Restorer
 from lacuna.translator.term_check import COPIED, TermCheck
 from lacuna.translator.term_forms import TermForms, boundaries_of, is_in_capitals
 
-# In nats, for a form of one token. Chosen on dev sentences, see docs/glossaries.md: larger ones are less fluent than a
-# strict search.
+# In nats, for a form of one token. Chosen on dev sentences with benchmarks/glossary.py: larger ones are less fluent
+# than a strict search.
 BONUS = 3.0
 # In nats per token: a translation that lost more is compared with one of the prompted source. From 0.1 to 0.6, dev
 # translations have the same quality; a larger value costs fewer searches.
@@ -54,8 +54,8 @@ class ReadSource:
     """
 
     source: str
+    protected: str
     terms: tuple[FoundTerm, ...] = ()
-    protected: str = ""
     originals: tuple[tuple[str, str], ...] = ()
     prompted: str = ""
 
@@ -90,13 +90,13 @@ class TermKeeper:
     ) -> None:
         self._model, self._strict = model, strict
         self._check = TermCheck(glossary, languages, memories)
-        self._forms = TermForms(model, (languages.source, languages.target), memories)
+        self._forms = TermForms(model, languages, memories)
 
     def read(self, source: str) -> ReadSource:
         """Find the terms of a source."""
         found = tuple(self._check.find(source))
         if not found:
-            return ReadSource(source, protected=source)
+            return ReadSource(source, source)
         free = (chr(code) for code in range(LAST, ALONE - 1, -1) if chr(code) not in source)
         protected, prompted, originals, last = [], [], [], 0
         for term in found:
@@ -111,7 +111,7 @@ class TermKeeper:
             prompted += [source[last : term.start], prompt]
             last = term.end
         rest = source[last:]
-        return ReadSource(source, found, "".join([*protected, rest]), tuple(originals), "".join([*prompted, rest]))
+        return ReadSource(source, "".join([*protected, rest]), found, tuple(originals), "".join([*prompted, rest]))
 
     def keep(
         self,
@@ -136,7 +136,7 @@ class TermKeeper:
         def try_again(numbers: Sequence[int], *, strict: bool, prompted: bool = False) -> None:
             """Search for translations of the sources, or of the prompted ones, that have the terms."""
             results: dict[int, Restored] = {}
-            texts = {number: _text(readings[number], prompted) for number in numbers}
+            texts = {n: readings[n].prompted if prompted else readings[n].protected for n in numbers}
             for one_sentence in (True, False):
                 own = [number for number in numbers if (_ENDS_INSIDE.search(texts[number]) is None) == one_sentence]
                 if own:
@@ -284,10 +284,6 @@ class TermKeeper:
         return TranslatedTerm(
             found.term.source, found.start, found.end, found.term.targets, target, place, lacked and span is not None
         )
-
-
-def _text(reading: ReadSource, prompted: bool) -> str:
-    return reading.prompted if prompted else reading.protected
 
 
 def _capitalized_as(source: str, target: str) -> str:

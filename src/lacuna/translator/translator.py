@@ -233,7 +233,7 @@ class Translator:
         yield from (Translation(text, "", 0.0, 0) for text in texts[following:])
 
     def _read(self, text: str) -> ReadSource:
-        return ReadSource(text, protected=text) if self._terms is None else self._terms.read(text)
+        return ReadSource(text, text) if self._terms is None else self._terms.read(text)
 
     def _finish(
         self,

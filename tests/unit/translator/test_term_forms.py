@@ -10,13 +10,14 @@ import pytest
 from lacuna.glossaries import AcceptedForms, Term
 from lacuna.memory import Memory
 from lacuna.models import Model
+from lacuna.records import Languages
 from lacuna.translator.memory_words import MemoryWords
 from lacuna.translator.term_forms import TermForms, boundaries_of
 
 
 @pytest.fixture(scope="module")
 def forms(bundled: Model) -> TermForms:
-    return TermForms(bundled, ("de", "en"), ())
+    return TermForms(bundled, Languages("de", "en"), ())
 
 
 def texts(model: Model, spelled: Sequence[Sequence[int]]) -> set[str]:
@@ -81,7 +82,7 @@ def test_forms_come_from_sentences_of_the_memory_that_have_both(bundled: Model, 
     pair = memory.sentences[number]
     word = next(word.strip(".,") for word in pair.source.split() if len(word) > 5)
     target = next(word.strip(".,") for word in pair.target.split() if len(word) > 4)
-    spelled = TermForms(bundled, ("de", "en"), [memory]).accepted(Term(word, (target.lower(),)), word)
+    spelled = TermForms(bundled, Languages("de", "en"), [memory]).accepted(Term(word, (target.lower(),)), word)
     assert target in texts(bundled, spelled)
 
 

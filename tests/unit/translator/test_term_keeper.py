@@ -26,6 +26,7 @@ class Letters:
     mask_placeholders = True
     max_length = 200
     vocabulary_size = 500
+    eos_id = 0
     tokenizer = SimpleNamespace(unk_token_id=499)
 
     def decode(self, ids: Sequence[int]) -> str:
